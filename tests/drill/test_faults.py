@@ -27,10 +27,10 @@ PROGRAMS = {
 
 def replica(program: str, index: int, state: ReplicaState = ReplicaState.READY) -> ReplicaStatus:
     role, _ = PROGRAMS[program]
-    made = running().replicas[0]
+    sample = running().replicas[0]
     name = f"{program}.{index}"
     pid = 1000 + 10 * list(PROGRAMS).index(program) + index
-    return made.model_copy(
+    return sample.model_copy(
         update={"name": name, "program": program, "role": role, "state": state, "pid": pid}
     )
 

@@ -103,14 +103,14 @@ def test_the_charts_shade_each_fault_until_its_recovery() -> None:
         "Failed requests per second",
     ]
     for chart in charts:
-        shades = [(one["x0"], one["x1"]) for one in chart.layout["shapes"]]
+        shades = [(shape["x0"], shape["x1"]) for shape in chart.layout["shapes"]]
         assert shades == [(10.0, 13.0), (20.0, 22.0)]
     assert [verdict.state for verdict in report.verdicts] == [State.MISSED]
 
 
 def test_the_charts_count_per_second() -> None:
-    made = result(CUT)
-    assert sum(throughput(made)) == 29  # completed
-    assert throughput(made)[2] == 1
-    assert ttft_ms(made)[9] is None  # only the request that was cut began there
-    assert ttft_ms(made)[10] == pytest.approx(100)
+    drill = result(CUT)
+    assert sum(throughput(drill)) == 29  # completed
+    assert throughput(drill)[2] == 1
+    assert ttft_ms(drill)[9] is None  # only the request that was cut began there
+    assert ttft_ms(drill)[10] == pytest.approx(100)

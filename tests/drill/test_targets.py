@@ -132,17 +132,17 @@ def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
 
 def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
     harmless = fault(tmp_path / "other", name="harmless", lasts_s=0.1)
-    found = drill(url, fault(tmp_path / "down"), harmless, count=2)
-    assert found["down"] > 0
-    assert found["harmless"] == 0
+    outcome = drill(url, fault(tmp_path / "down"), harmless, count=2)
+    assert outcome["down"] > 0
+    assert outcome["harmless"] == 0
     assert Endpoint.keys == {"Bearer key"}
     assert not (tmp_path / "down").exists()  # undone
 
 
 def test_without_a_survivor_failures_are_unavoidable(url: str, tmp_path: Path) -> None:
-    found = run_drill(url, fault(tmp_path / "down", survivor=False)).evaluation
-    assert found.failures
-    assert found.passes
+    evaluation = run_drill(url, fault(tmp_path / "down", survivor=False)).evaluation
+    assert evaluation.failures
+    assert evaluation.passes
 
 
 def test_a_command_that_fails_is_undone(url: str, tmp_path: Path) -> None:

@@ -202,9 +202,9 @@ def test_another_version_of_the_same_chart_restarts_no_pod(tmp_path: Path, platf
     (newer / "Chart.yaml").write_text(text.replace(version, "99.1.2"))
     values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     values["platform"] = platform
-    made = render(values, name=NAME, chart=newer)
-    assert "99.1.2" in made.text
-    assert diff(render(values, name=NAME).objects, made.objects).is_empty
+    rendered = render(values, name=NAME, chart=newer)
+    assert "99.1.2" in rendered.text
+    assert diff(render(values, name=NAME).objects, rendered.objects).is_empty
 
 
 # ---- on an emulated cluster ----
@@ -285,7 +285,7 @@ def test_a_reason_is_given_to_programs(fresh: Cluster, old: Path) -> None:
 @functools.cache
 def _keys(schema: str) -> dict[str, tuple[object, ...]]:
     """The allowed values (enum) by dotted path of each key in a chart's schema."""
-    found: dict[str, tuple[object, ...]] = {}
+    keys: dict[str, tuple[object, ...]] = {}
     content = yaml.safe_load(schema)
 
     def walk(node: Any, path: str, depth: int) -> None:
@@ -296,12 +296,12 @@ def _keys(schema: str) -> dict[str, tuple[object, ...]]:
         for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
             walk(choice, path, depth + 1)
         if path:
-            found[path] = (*found.get(path, ()), *node.get("enum", ()))
+            keys[path] = (*keys.get(path, ()), *node.get("enum", ()))
         for name, inner in node.get("properties", {}).items():
             walk(inner, f"{path}.{name}".lstrip("."), depth + 1)
 
     walk(content, "", 0)
-    return found
+    return keys
 
 
 def test_every_old_key_still_exists_or_says_its_new_name(old: Path) -> None:

@@ -43,15 +43,15 @@ def secured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
     """The installed quickstart on an API server that tells users apart."""
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as made:
-        made.install()
-        yield made
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
+        emulated.install()
+        yield emulated
 
 
-def rules_of(found: Sequence[Right]) -> list[Object]:
+def rules_of(listed: Sequence[Right]) -> list[Object]:
     return [
         {"apiGroups": [r.group], "resources": [r.resource], "verbs": [r.verb]}
-        for r in found
+        for r in listed
         if not r.is_of_cluster
     ]
 
@@ -99,10 +99,10 @@ def test_a_verb_with_exactly_its_rights_is_denied_nothing(verb: Verb, secured: C
     secured.edit(decode={"replicas": 2})
     if verb is Verb.ROLLBACK:
         assert secured.apply()[0] == 0
-    found = [need.right for need in needs(verb, secured)]
+    granted = [need.right for need in needs(verb, secured)]
     if verb is Verb.ROLLBACK:  # the first revision has no disruption budget for decode
-        found.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
-    user = as_role(secured, "default", "tester", rules_of(found))
+        granted.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
+    user = as_role(secured, "default", "tester", rules_of(granted))
     code, output = user.run(*WRITES[verb])
     assert code == 0, output
     assert "missing permission" not in output
@@ -131,9 +131,9 @@ def test_all_missing_rights_are_in_one_message(secured: Cluster) -> None:
 
 @pytest.mark.program
 def test_a_right_for_single_objects_suffices(secured: Cluster) -> None:
-    found = [need.right for need in needs(Verb.APPLY, secured)]
-    graphs = [r for r in found if r.resource == "dynamographdeployments" and r.verb != "create"]
-    rules = rules_of([right for right in found if right not in graphs])
+    granted = [need.right for need in needs(Verb.APPLY, secured)]
+    graphs = [r for r in granted if r.resource == "dynamographdeployments" and r.verb != "create"]
+    rules = rules_of([right for right in granted if right not in graphs])
     rules += [{**rule, "resourceNames": [NAME]} for rule in rules_of(graphs)]
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
@@ -153,8 +153,8 @@ def test_4_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> 
 
 @pytest.mark.program
 def test_4_without_update_of_secrets_no_release_stays_pending(secured: Cluster) -> None:
-    found = [need.right for need in needs(Verb.APPLY, secured)]
-    rules = rules_of([r for r in found if (r.resource, r.verb) != ("secrets", "update")])
+    granted = [need.right for need in needs(Verb.APPLY, secured)]
+    rules = rules_of([r for r in granted if (r.resource, r.verb) != ("secrets", "update")])
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
     code, output = user.apply()
@@ -289,8 +289,8 @@ def test_the_roles_of_k8s_allow_their_verbs_for_every_kind(role: Role) -> None:
     store.write((group, "rolebindings", "ns", "binding"), binding)
     access = Access(store)
     for verb in Verb:
-        found = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
-        missing = [n.right for n in found if not is_allowed(access, n.right)]
+        all_needs = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
+        missing = [n.right for n in all_needs if not is_allowed(access, n.right)]
         missing = [right for right in missing if right.verb != rights.BIND]
         assert (missing == []) == (verb in role.verbs), (verb, missing)
 

@@ -77,8 +77,8 @@ def test_a_pool_grows_as_fast_as_models_load_and_shrinks_as_they_drain() -> None
     (longest,) = of_kind({**keda(), "drain_timeout_s": 7200}, "ScaledObject")
     behavior = longest["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     assert behavior["scaleDown"]["policies"][0]["periodSeconds"] == 1800  # Kubernetes' most
-    (own,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
-    assert own["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
+    (custom,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
+    assert custom["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
         "scaleDown": {"selectPolicy": "Disabled"}
     }
 

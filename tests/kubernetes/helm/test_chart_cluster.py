@@ -156,10 +156,10 @@ def test_network_policies_allow_only_required_connections() -> None:
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://etcd.infra:2379"]}
     values = graph_values(cluster={"network_policy": policy}, infrastructure=infrastructure)
     everyone, frontend = kinds(values, "NetworkPolicy")
-    own = {"penstock/graph": "demo"}
-    assert everyone["spec"]["podSelector"]["matchLabels"] == own
+    labels_of_graph = {"penstock/graph": "demo"}
+    assert everyone["spec"]["podSelector"]["matchLabels"] == labels_of_graph
     peers, scrapers = everyone["spec"]["ingress"]
-    assert peers == {"from": [{"podSelector": {"matchLabels": own}}]}
+    assert peers == {"from": [{"podSelector": {"matchLabels": labels_of_graph}}]}
     assert scrapers["from"] == [SCRAPER]
     assert {p["port"] for p in scrapers["ports"]} == {"system", "http"}
     _, outside = everyone["spec"]["egress"]

@@ -103,8 +103,8 @@ def policy_text(chart: Chart, values: Values) -> str:
     (mount,) = (m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "router-config")
     assert mount["mountPath"] == "/etc/penstock"
     objects = chart.render(values).objects
-    (found,) = (o for o in objects if o["metadata"]["name"] == volume["configMap"]["name"])
-    return str(found["data"]["router.yaml"])
+    (config_map,) = (o for o in objects if o["metadata"]["name"] == volume["configMap"]["name"])
+    return str(config_map["data"]["router.yaml"])
 
 
 def test_the_router_reads_the_policy_file(chart: Chart, tmp_path: Path) -> None:
@@ -159,11 +159,11 @@ def test_every_flag_of_the_chart_exists_in_the_version(
     chart: Chart, version: str, engine: str
 ) -> None:
     values = graph_values(engine, dynamo=version, router=ROUTER)
-    given = {"dynamo.frontend": chart.args(values, "frontend")}
-    given[f"dynamo.{engine}"] = [*chart.args(values, "prefill"), *chart.args(values, "decode")]
+    written = {"dynamo.frontend": chart.args(values, "frontend")}
+    written[f"dynamo.{engine}"] = [*chart.args(values, "prefill"), *chart.args(values, "decode")]
     unknown = [
         (module, flag)
-        for module, args in given.items()
+        for module, args in written.items()
         for flag in args
         if flag.startswith("--") and not knows(version, module, flag) and flag not in ENGINES_OWN
     ]

@@ -94,12 +94,16 @@ class Api:
 
     def follow(self, live: Iterable[Object]) -> None:
         """Write from now on as the client that applied these objects; no change without any."""
-        if found := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
-            self.manager = ownership.manager_of(found)
+        if workloads := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
+            self.manager = ownership.manager_of(workloads)
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
         return self._found(self._path(manifest), manifest)
+
+    def existing(self, manifests: Iterable[Object]) -> list[Object]:
+        """The live objects of those manifests that exist."""
+        return [live for manifest in manifests if (live := self.get(manifest)) is not None]
 
     def definition(self, name: str) -> Object | None:
         """The CustomResourceDefinition of that name; None if it does not exist."""
@@ -110,12 +114,12 @@ class Api:
     def _found(self, path: str, about: Object, resource: str = "") -> Object | None:
         """The object at the path; None if there is none."""
         try:
-            found: Object = self._call("GET", path)
+            live: Object = self._call("GET", path)
         except ApiException as error:
             if error.status == 404:
                 return None
             raise self._cluster_error(error, "get", about, resource) from None
-        return found
+        return live
 
     def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
         """What the API server would make of applying the manifest, or why it would reject it.
@@ -130,7 +134,7 @@ class Api:
         }
         path = self._path(manifest)
         try:
-            made = self._call("PATCH", path, {**query, "force": "true"}, manifest)
+            applied = self._call("PATCH", path, {**query, "force": "true"}, manifest)
         except ApiException as error:
             if error.status != 422 or not (live and added_paths(live, self.manager)):
                 return self._rejected(error, manifest)
@@ -138,10 +142,10 @@ class Api:
             content = {k: v for k, v in manifest.items() if k not in IDENTITY}
             patch = [{"op": "add", "path": f"/{k}", "value": v} for k, v in content.items()]
             try:
-                made = self._call("PATCH", path, query, patch, JSON_PATCH)
+                applied = self._call("PATCH", path, query, patch, JSON_PATCH)
             except ApiException as second:
                 return self._rejected(second, manifest)
-        return DryRun(result=ownership.without_added(made, self.manager))
+        return DryRun(result=ownership.without_added(applied, self.manager))
 
     def _rejected(self, error: ApiException, manifest: Object) -> DryRun:
         if not api_errors.is_rejection(error):
@@ -241,8 +245,10 @@ class Api:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
             causes = api_errors.details(error).get("causes") or ()
-            found = (str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict")
-            if error.status == 409 and (fields := tuple(found)):
+            fields_in_conflict = (
+                str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict"
+            )
+            if error.status == 409 and (fields := tuple(fields_in_conflict)):
                 return fields
             raise self._cluster_error(error, "patch", manifest) from None
         return ()
@@ -384,11 +390,11 @@ class Api:
     ) -> ClusterError:
         what = f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']}"
         right = f"{verb} {resource or PLURALS[manifest['kind']]}"
-        found = api_errors.problem(error, what, manifest, right)
+        problem = api_errors.problem(error, what, manifest, right)
         if error.status == 403:
-            return ForbiddenError(found)
+            return ForbiddenError(problem)
         is_transient = error.status in TRANSIENT_STATUS and not api_errors.is_malformed(error)
-        return UnavailableError(found) if is_transient else ClusterError(found)
+        return UnavailableError(problem) if is_transient else ClusterError(problem)
 
 
 def _named(kind: str, name: str) -> Object:

@@ -62,7 +62,7 @@ class Change:
             c.name: c.replicas[1] for c in self.diff.components if c.replicas[0] != c.replicas[1]
         }
         declared = (o for o in self.after if o["kind"] in WORKLOAD_KINDS)
-        live = workloads(found for o in declared if (found := api.get(o)) is not None)
+        live = workloads(api.existing(declared))
         return any(name in live and live[name].replicas == count for name, count in new.items())
 
     @property
@@ -268,7 +268,7 @@ def read_graph(
     Raises ClusterError.
     """
     graphs = [o for o in release.objects if o["kind"] == DGD]
-    live = [o for manifest in graphs if (o := api.get(manifest)) is not None]
+    live = api.existing(graphs)
     api.follow(live)
     expected = DryRuns(api, live).expected(graphs)
     return read_update(api, target, live), drift(graphs, live, expected, api.manager)

@@ -213,8 +213,8 @@ def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, A
         if (part := context.get(kind)) and part not in named[kind]:
             fix = f"Set `{kind}` of context {name} to one that exists, or use another --context."
             raise _missing(f"{kind} {part} of context {name}", named[kind], fix)
-    found = named["cluster"].get(str(context.get("cluster")), {})
-    return found.get("cluster") or {}
+    entry = named["cluster"].get(str(context.get("cluster")), {})
+    return entry.get("cluster") or {}
 
 
 def _select(contexts: list[str]) -> str:
@@ -234,13 +234,13 @@ def _missing(place: str, present: Iterable[str], fix: str) -> ClusterError:
 def _failed_logins() -> Iterator[list[str]]:
     """What the client logs when the user's `exec` command fails; it then goes on without
     credentials."""
-    found: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield found
+        yield messages
     finally:
         root.removeHandler(handler)
 

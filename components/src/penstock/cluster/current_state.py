@@ -144,13 +144,13 @@ def read_cluster_state(
     forbidden: list[Problem] = []
     for manifest in after:
         try:
-            found = dry_runs.apply(manifest)
+            dry_run = dry_runs.apply(manifest)
         except ForbiddenError as error:
             forbidden += error.problems
         else:
-            errors += [(_kind_and_name(manifest), text) for text in found.errors]
+            errors += [(_kind_and_name(manifest), text) for text in dry_run.errors]
     known = {key_of(o) for o in released}
-    others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
+    of_others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
     replicas = {name: w.replicas for name, w in workloads(live).items()}
     pods = pod_refusals(api, _existing(released, live), after, replicas)
     rejected = _group_by_reason([*errors, *pods.errors])
@@ -159,7 +159,7 @@ def read_cluster_state(
         return CurrentState(
             description="no installed release",
             objects=(),
-            foreign=others,
+            foreign=of_others,
             rejected=rejected,
             unchecked=unchecked,
             unchecked_pods=pods.unchecked,
@@ -177,7 +177,7 @@ def read_cluster_state(
             *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
-        foreign=others,
+        foreign=of_others,
         rejected=rejected,
         unchecked=unchecked,
         unchecked_pods=pods.unchecked,
@@ -189,15 +189,15 @@ def read_cluster_state(
     )
 
 
-def _declared(found: Sequence[Object], after: Sequence[Object], dry_runs: DryRuns) -> str:
+def _declared(objects: Sequence[Object], after: Sequence[Object], dry_runs: DryRuns) -> str:
     """Objects that are known from the cluster only, as a manifest would declare them: in fields
     that are applied as a unit, such as `fieldRef`, they have the API server's defaults."""
     declared = {key_of(o): o for o in after}
-    made = {key_of(o): o for o in dry_runs.expected(after)}
-    keys = map(key_of, found)
+    expected = {key_of(o): o for o in dry_runs.expected(after)}
+    keys = map(key_of, objects)
     return yaml.safe_dump_all(
-        without_defaults(o, made.get(key), declared.get(key))
-        for o, key in zip(found, keys, strict=True)
+        without_defaults(o, expected.get(key), declared.get(key))
+        for o, key in zip(objects, keys, strict=True)
     )
 
 
@@ -224,8 +224,8 @@ class DryRuns:
         for manifest in released:
             if key_of(manifest) in self._live:
                 with contextlib.suppress(ForbiddenError):
-                    if (made := self.apply(manifest).result) is not None:
-                        yield made
+                    if (applied := self.apply(manifest).result) is not None:
+                        yield applied
 
     def _with_live_replicas(self, manifest: Object) -> Object:
         """As `upgrade` writes it: pools of a graph with an autoscaler keep their number."""
@@ -260,12 +260,12 @@ def _read_objects(
     the released ones. Raises ForbiddenError for components."""
     live: list[Object] = []
     unread: list[Problem] = []
-    for manifest, found in read_objects(api, released):
-        if isinstance(found, ForbiddenError):
-            unread += found.problems
+    for manifest, current in read_objects(api, released):
+        if isinstance(current, ForbiddenError):
+            unread += current.problems
             live.append(manifest)
         else:
-            live.append(found)
+            live.append(current)
     return tuple(live), tuple(unread)
 
 
@@ -401,8 +401,8 @@ def pod_refusals(
         if existing and replaces and new[name].spec == existing.spec:
             continue  # creates no pod
         try:
-            found = api.pod_errors(_pod(name, template, accounts))
-            reasons = [reason for reason in found if NEW_NAMESPACE not in reason]
+            errors_of_pod = api.pod_errors(_pod(name, template, accounts))
+            reasons = [reason for reason in errors_of_pod if NEW_NAMESPACE not in reason]
         except ForbiddenError as error:
             return PodRefusals(errors=tuple(errors), unchecked=error.problems)
         # Without surge an old pod is deleted first, which frees its share of the quota.

@@ -52,14 +52,14 @@ def baseline(api: Api, target: ReleaseTarget) -> Baseline:
     )
 
 
-def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
+def observe(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
     """The current state, without the warnings in ``before``. Raises ClusterError."""
-    api, forbidden = own.api, own.forbidden
+    api, forbidden = owned.api, owned.forbidden
     forbidden.clear()
     # Before the pods, so that the pod of each event is in the list if it still exists.
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
-    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={own.target.name}")
-    own.add_pods(pods)
+    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={owned.target.name}")
+    owned.add_pods(pods)
     kinds = (*OWNER_KINDS, "Pod")  # whose problems `diagnose` knows
     new = (
         event
@@ -70,15 +70,15 @@ def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Ob
     return Observation(
         live=_readable(api, release.objects, forbidden),
         pods=pods,
-        events=tuple(e for e in new if own.component(e.get("involvedObject") or {}) is not None),
+        events=tuple(e for e in new if owned.component(e.get("involvedObject") or {}) is not None),
         old_pods=before.pods,
         forbidden=forbidden,
     )
 
 
-def read_progress(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
+def read_progress(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
     """The progress of the release's rollout. Takes and raises the same as `observe`."""
-    return progress_of(release.objects, observe(own, release, before))
+    return progress_of(release.objects, observe(owned, release, before))
 
 
 def _occurrence(event: Object) -> tuple[str, str]:
@@ -109,11 +109,11 @@ def _readable(
 ) -> tuple[Object, ...]:
     """The live objects that the user may read; the errors of the others in ``forbidden``."""
     live: list[Object] = []
-    for manifest, found in read_objects(api, manifests):
-        if isinstance(found, ForbiddenError):
-            forbidden[manifest["kind"]] = str(found)
+    for manifest, current in read_objects(api, manifests):
+        if isinstance(current, ForbiddenError):
+            forbidden[manifest["kind"]] = str(current)
         else:
-            live.append(found)
+            live.append(current)
     return tuple(live)
 
 

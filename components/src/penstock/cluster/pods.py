@@ -42,8 +42,8 @@ class Pod:
 
 def list_pods(api: Api, release: str) -> list[Pod]:
     """The release's pods by name. Raises ClusterError."""
-    found = (_pod(manifest) for manifest in api.list("Pod", f"{POD_GRAPH}={release}"))
-    return sorted(found, key=lambda pod: pod.name)
+    pods = (_pod(manifest) for manifest in api.list("Pod", f"{POD_GRAPH}={release}"))
+    return sorted(pods, key=lambda pod: pod.name)
 
 
 def _pod(manifest: Object) -> Pod:
@@ -150,17 +150,17 @@ def set_cordoned(api: Api, node: str, *, is_cordoned: bool) -> None:
     api.request("PATCH", _node_path(node), patch, _node(node))
 
 
-def other_pods(api: Api, node: str, own: Sequence[Pod]) -> list[str] | None:
-    """The node's pods that are not ``own``, as NAMESPACE/NAME; None if the user may not list
+def other_pods(api: Api, node: str, of_release: Sequence[Pod]) -> list[str] | None:
+    """The node's pods that are not ``of_release``, as NAMESPACE/NAME; None if the user may not list
     them."""
     path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"
     try:
         _, answer = api.request("GET", path, None, _node(node))
     except ForbiddenError:
         return None
-    uids = {pod.uid for pod in own}
-    found = [item["metadata"] for item in answer["items"] if item["metadata"]["uid"] not in uids]
-    return sorted(f"{metadata['namespace']}/{metadata['name']}" for metadata in found)
+    uids = {pod.uid for pod in of_release}
+    foreign = [item["metadata"] for item in answer["items"] if item["metadata"]["uid"] not in uids]
+    return sorted(f"{metadata['namespace']}/{metadata['name']}" for metadata in foreign)
 
 
 def _path(api: Api, pod: Pod) -> str:

@@ -94,8 +94,8 @@ def _component(component: ComponentDiff, diff: Diff, *, keeps_pods: bool = False
                 yield f"  and {len(component.changes) - MAX_CHANGES} more"
         case Action.RESTARTED:
             causes = [c.name for c in diff.components if is_worker(c) and c.changes]
-            others = " and ".join(causes) or "the other workers"
-            yield f"{name}: restarted (replicas {count}), because all workers restart with {others}"
+            cause = " and ".join(causes) or "the other workers"
+            yield f"{name}: restarted (replicas {count}), because all workers restart with {cause}"
 
 
 def _scaler(component: ComponentDiff) -> Iterator[str]:

@@ -116,8 +116,8 @@ class Rollout:
         """Note that a revision is ready although penstock did not wait for it. One that is not at
         this moment may have been before."""
         release = require_release(self.target)
-        own = OwnObjects(self.api, self.target)
-        if release.revision == revision and read_progress(own, release).is_done:
+        owned = OwnObjects(self.api, self.target)
+        if release.revision == revision and read_progress(owned, release).is_done:
             record_outcome(self.api, self.target, revision.number, is_ready=True)
 
     def _wait(self, release: Release, before: Baseline, *, is_new: bool) -> RolloutResult | None:
@@ -128,8 +128,8 @@ class Rollout:
             if not self.waits:
                 return None
             say = self.print_progress or self.print_line
-            own = OwnObjects(self.api, self.target)
-            waiter = RolloutWaiter(own, release, say, self.timeouts, before)
+            owned = OwnObjects(self.api, self.target)
+            waiter = RolloutWaiter(owned, release, say, self.timeouts, before)
             with self.while_waiting():
                 result = waiter.run()
         except (KeyboardInterrupt, ClusterError):

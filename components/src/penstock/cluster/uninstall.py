@@ -32,7 +32,7 @@ class Leftovers:
     # ConfigMaps with the engines' configuration.
     files: tuple[Object, ...]
     # ConfigMaps with the release's labels that Helm did not make.
-    others: tuple[Object, ...]
+    not_of_helm: tuple[Object, ...]
     # PersistentVolumeClaims: the model cache, and what a StatefulSet created (etcd's data).
     claims: tuple[Object, ...]
     # The graph, if it is being deleted: a finalizer holds it.
@@ -50,7 +50,7 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
     files = api.list("ConfigMap", of_chart)
     return Leftovers(
         files=tuple(file for file in files if _is_of_helm(file, target)),
-        others=tuple(file for file in files if not _is_of_helm(file, target)),
+        not_of_helm=tuple(file for file in files if not _is_of_helm(file, target)),
         claims=tuple(claims.values()),
         graphs=tuple(_graphs_being_deleted(api, target)),
     )
@@ -59,18 +59,18 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
 def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clock) -> None:
     """Raises ClusterError unless ``left`` remains of a release that was uninstalled: without
     Helm's record, the graph of another tool, or one that still serves, looks the same."""
-    found = [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in _others(api, target, left)]
+    remains = [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in _others(api, target, left)]
     deadline = clock.now() + DELETION_S
-    while not (found or left.graphs):  # a graph that is being deleted may still have its pods
+    while not (remains or left.graphs):  # a graph that is being deleted may still have its pods
         pods = (p for p in api.list("Pod", f"{POD_GRAPH}={target.name}") if not _is_deleted(p))
         running = [f"pod/{pod['metadata']['name']}" for pod in pods]
         if not running:
             return
         if clock.now() > deadline:
-            found = running
+            remains = running
         clock.sleep(POLL_S)
-    if found:
-        names = ", ".join(found[:SHOWN]) + (", …" if len(found) > SHOWN else "")
+    if remains:
+        names = ", ".join(remains[:SHOWN]) + (", …" if len(remains) > SHOWN else "")
         raise ClusterError(
             Problem(
                 place=f"release {target}",
@@ -84,12 +84,12 @@ def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clo
 
 def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object]:
     """What exists of a graph that Helm did not install, also without pods."""
-    yield from left.others
+    yield from left.not_of_helm
     etcd = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{target.name}-etcd"}
     graph = {"apiVersion": V1BETA1, "kind": DGD, "name": target.name}
-    for one in (graph, etcd):
+    for reference in (graph, etcd):
         with contextlib.suppress(ForbiddenError):
-            live = api.get({**one, "metadata": {"name": one["name"]}})
+            live = api.get({**reference, "metadata": {"name": reference["name"]}})
             if live is not None and not _is_deleted(live):
                 yield live
     for claim in left.claims:  # those of a StatefulSet have no label of the chart

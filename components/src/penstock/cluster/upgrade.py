@@ -85,8 +85,8 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     stored = revisions(target)
     if any(r.number == number for r in stored):
         return int(number or 0)
-    if number is None and (found := _last_ready(target, stored)) is not None:
-        return found
+    if number is None and (ready := _last_ready(target, stored)) is not None:
+        return ready
     message = f"has no revision {number}" if number else "has no earlier revision that was ready"
     notes = {NOT_READY: " (was not ready)"}
     numbers = ", ".join(f"{r.number}{notes.get(r.outcome, '')}" for r in stored)
@@ -100,14 +100,16 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
 
 
 def _last_ready(target: ReleaseTarget, stored: Sequence[Revision]) -> int | None:
-    own = [r for r in stored if r.chart == CHART]
-    contents = {r.number: found.content for r in own if (found := read_release(target, r.number))}
+    of_chart = [r for r in stored if r.chart == CHART]
+    contents = {
+        r.number: release.content for r in of_chart if (release := read_release(target, r.number))
+    }
     newest = stored[-1]
     # After an interrupted write, also the same content is worth writing.
     same = contents.get(newest.number) if newest.was_deployed else None
     possible = [
         r
-        for r in own[::-1]
+        for r in of_chart[::-1]
         if r.number < newest.number and r.was_deployed and contents.get(r.number) != same
     ]
 
@@ -146,7 +148,7 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
     """
     old = read_release(target, number)
     objects = old.objects if old else ()
-    live = [o for manifest in objects if (o := api.get(manifest)) is not None]
+    live = api.existing(objects)
     api.follow(live)
     if rejected := rejected_replica_changes(live, objects):
         place = f"release {target}"
@@ -157,8 +159,8 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
             )
         )
     newest = require_release(target)
-    found = _rollback_transition(target, api, newest, objects)
-    if found is None or not found.needs_mark:
+    update = _rollback_transition(target, api, newest, objects)
+    if update is None or not update.needs_mark:
         return _write(target, api, objects, partial(helm_writer.rollback, target, number))
     mark = str(newest.revision.number + 1)
     with stored_chart(api, target, number) as (chart, values):
@@ -202,11 +204,11 @@ def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
     """
     scaled = {name for name, w in workloads(objects).items() if w.scaler is not None}
     for manifest in objects:
-        own = scaled & workloads([manifest]).keys()
-        live = api.get(manifest) if own else None
+        names = scaled & workloads([manifest]).keys()
+        live = api.get(manifest) if names else None
         if live is None:
             continue
-        counts = {n: w.replicas for n, w in workloads([live]).items() if n in own}
+        counts = {n: w.replicas for n, w in workloads([live]).items() if n in names}
         owned_by_helm = {n: c for n, c in counts.items() if _is_owned_by_helm(api, live, n)}
         if owned_by_helm:
             api.apply(_only_replicas(manifest, owned_by_helm), REPLICAS_MANAGER)

@@ -71,7 +71,7 @@ class RolloutResult:
 class RolloutWaiter:
     """Waits for one rollout."""
 
-    own: OwnObjects
+    owned: OwnObjects
     release: Release
     # Called with one line for each change.
     print_line: Callable[[str], None]
@@ -89,7 +89,7 @@ class RolloutWaiter:
         for poll in itertools.count():
             now = clock.now()
             try:
-                progress = read_progress(self.own, self.release, self.before)
+                progress = read_progress(self.owned, self.release, self.before)
                 state = self._state(progress, now, now - started)
                 if (state or poll % REVISION_CHECK_INTERVAL == 0) and self._is_superseded():
                     return RolloutResult(state=RolloutState.SUPERSEDED)
@@ -118,7 +118,7 @@ class RolloutWaiter:
         return RolloutState.TIMED_OUT if elapsed_s > self.timeouts.timeout_s else None
 
     def _is_superseded(self) -> bool:
-        newest = require_release(self.own.target).revision.number
+        newest = require_release(self.owned.target).revision.number
         return newest != self.release.revision.number
 
     def _has_permanent_problem(self, diagnoses: tuple[Diagnosis, ...], now: float) -> bool:
@@ -148,7 +148,7 @@ class RolloutWaiter:
         if not diagnosis.container:
             return ""
         try:
-            text = self.own.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
+            text = self.owned.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
         except ClusterError:
             return ""
         lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LOG_LINES:]]

@@ -175,10 +175,10 @@ class ClusterRelease:
         self._retry_at = 0.0
         self._outcome = ""
         self._cordoned: str | None = None
-        found = self._candidates()
-        for line in found.skipped:
+        choice_now = self._candidates()
+        for line in choice_now.skipped:
             say(line)
-        if not found.possible:
+        if not choice_now.possible:
             raise DrillError(
                 Problem(
                     place=f"release {api.namespace}/{name}",
@@ -187,7 +187,7 @@ class ClusterRelease:
                     fix="Raise the replicas of a component to 2, or pass --remove-last.",
                 )
             )
-        self.possible = found.possible
+        self.possible = choice_now.possible
 
     def serve_at(
         self, endpoint: str, model: str, clients: Callable[[str], tuple[int, ...]] | None
@@ -256,8 +256,8 @@ class ClusterRelease:
             self._say(f"drain {NODE}.{node}: {self._outcome}")
             yield
             return
-        others = actions.other_pods(self._api, node, self._before)
-        left = "unknown other pods" if others is None else f"{len(others)} other pods"
+        foreign = actions.other_pods(self._api, node, self._before)
+        left = "unknown other pods" if foreign is None else f"{len(foreign)} other pods"
         self._say(f"drain {NODE}.{node}: leaving {left}; to undo: kubectl uncordon {node}")
         self._outcome = f"left {left}"
         self._cordoned = node
@@ -325,9 +325,10 @@ class ClusterRelease:
     def _desired(self) -> Mapping[str, int]:
         """The ready pods that each component should have; fewer after an autoscaler's change."""
         objects = [o for o in self._release.objects if o["kind"] in WORKLOAD_KINDS]
-        live = [found for o in objects if (found := self._api.get(o)) is not None]
         was = Counter(pod.component for pod in self._before if pod.is_ready)
-        desired = {name: w.replicas * w.nodes for name, w in workloads(live).items()}
+        desired = {
+            name: w.replicas * w.nodes for name, w in workloads(self._api.existing(objects)).items()
+        }
         return {name: min(count, was[name]) for name, count in desired.items()}
 
     def outcome(self) -> str:
@@ -420,7 +421,7 @@ class ClusterDrill:
             [
                 f"The drill will change the release {self.target} on "
                 f"{api.configuration.host}{context}:",
-                *(f"  {KINDS[kind]}: {', '.join(found)}" for kind, found in targets.items()),
+                *(f"  {KINDS[kind]}: {', '.join(names)}" for kind, names in targets.items()),
                 f"  {length}, one at a time, under {options.streams} concurrent requests to "
                 f"{self.url or 'a port forwarded to the frontends'}",
             ]

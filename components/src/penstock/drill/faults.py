@@ -107,15 +107,15 @@ class Choice:
 
 def split_choices(text: str, kinds: Collection[str]) -> list[tuple[str, str | None]]:
     """The kinds and targets in ``KIND[:TARGET],…``. UsageError for an unknown kind."""
-    found: list[tuple[str, str | None]] = []
+    choices: list[tuple[str, str | None]] = []
     for part in (part.strip() for part in text.split(",")):
         name, _, target = part.partition(":")
         if name not in kinds:
             fix = did_you_mean(name, kinds) or f"Use some of {', '.join(kinds)}."
             message = f"there is no fault `{name}`"
             raise UsageError(Problem(place="--faults", message=message, fix=fix))
-        found.append((name, target or None))
-    return found
+        choices.append((name, target or None))
+    return choices
 
 
 class Rotation(Generic[T]):
@@ -163,13 +163,13 @@ class Schedule:
     def _all(self, state: LocalState) -> list[tuple[Kind, str]]:
         programs = sorted({replica.program for replica in state.replicas})
         has_files = isinstance(state.discovery, FileDiscoveryState)
-        found: list[tuple[Kind, str]] = []
+        items: list[tuple[Kind, str]] = []
         for choice in self._choices:
             if choice.kind.needs is Need.FILES and not has_files:
                 continue
             targets = programs if choice.kind.of_process else [GRAPH]
-            found += [(choice.kind, t) for t in targets if choice.program in (None, t)]
-        return found
+            items += [(choice.kind, t) for t in targets if choice.program in (None, t)]
+        return items
 
 
 def is_settled(state: LocalState) -> bool:

@@ -204,11 +204,11 @@ KINDS: Mapping[str, Kind] = {
 
 def choose(text: str) -> list[Choice]:
     """The choices in ``KIND[:PROGRAM],…``. UsageError for an unknown kind."""
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for name, program in split_choices(text, KINDS):
         if program and not KINDS[name].of_process:
             raise UsageError(
                 f"--faults {name}:{program}: {name} affects the whole graph, not one program"
             )
-        found.append(Choice(kind=KINDS[name], program=program))
-    return found
+        choices.append(Choice(kind=KINDS[name], program=program))
+    return choices

@@ -63,8 +63,8 @@ class MemorySampler:
 
     def trends(self) -> tuple[MemoryTrend, ...]:
         """Of the processes that ran for long enough."""
-        found = (trend(name, samples) for (name, _), samples in sorted(self.samples.items()))
-        return tuple(each for each in found if each is not None)
+        fits = (trend(name, samples) for (name, _), samples in sorted(self.samples.items()))
+        return tuple(fit for fit in fits if fit is not None)
 
 
 def trend(process: str, samples: list[tuple[float, float]]) -> MemoryTrend | None:

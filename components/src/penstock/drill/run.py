@@ -99,13 +99,13 @@ def drill_graph(
     ``up_arguments``: options of `penstock up`; ``sets``: its `--set` values.
     """
     copy = folder / graph.name
-    replicas, others = _replicas(sets)
+    replicas, sets_of_up = _replicas(sets)
     text = read_text_file(graph)
     # `--set` would override the edits of the faults.
     write_file(copy, set_replicas(text, replicas, str(graph)) if replicas else text)
     # The port stays the same if `penstock up` is started again.
     arguments = ["--port", str(Ports().free()), *up_arguments]
-    for expression in others:
+    for expression in sets_of_up:
         arguments += ["--set", expression]
     env = {"PENSTOCK_STATE_HOME": str(folder / "state")}
     with GraphProcess(copy, folder, arguments, env) as process:
@@ -122,13 +122,13 @@ def drill_graph(
 
 def _replicas(sets: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """The replicas of pools, and the other expressions."""
-    replicas, others = {}, []
+    replicas, sets_of_up = {}, []
     for expression in sets:
         if match := REPLICAS.fullmatch(expression):
             replicas[match[1]] = int(match[2])
         else:
-            others.append(expression)
-    return replicas, others
+            sets_of_up.append(expression)
+    return replicas, sets_of_up
 
 
 def drill_endpoint(
@@ -294,8 +294,8 @@ class _Drill:
             )
             await traffic.run()
             texts.append({r.number: r.text for r in traffic.results if not r.error})
-        one, *others = texts
-        return {n: text for n, text in one.items() if all(o.get(n) == text for o in others)}
+        alone, *among_others = texts
+        return {n: text for n, text in alone.items() if all(o.get(n) == text for o in among_others)}
 
     def _expected(self) -> dict[int, str]:
         """Number of a request → its response without faults, where this is known."""

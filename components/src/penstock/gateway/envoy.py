@@ -248,14 +248,14 @@ def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
 def _limit(limit: Limit) -> Config:
     """One bucket for everyone, or one for each value of the client header."""
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-    own = _bucket(limit.requests, limit.seconds)
-    fields: Config = {"token_bucket": own}
+    bucket = _bucket(limit.requests, limit.seconds)
+    fields: Config = {"token_bucket": bucket}
     if limit.per == "client":
         action = {"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}}
         fields = {
             "token_bucket": _bucket(UNLIMITED, 1),
             "rate_limits": [{"actions": [action]}],
-            "descriptors": [{"entries": [{"key": "client"}], "token_bucket": own}],
+            "descriptors": [{"entries": [{"key": "client"}], "token_bucket": bucket}],
             "always_consume_default_token_bucket": False,
             "max_dynamic_descriptors": MOST_CLIENTS,
         }

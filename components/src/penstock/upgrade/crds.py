@@ -48,16 +48,16 @@ def connect(target: ReleaseTarget) -> Api:
     try:
         return Api.connect(target)
     except ClusterError as error:
-        found = [replace(p, fix=SELECT_HERE) if p.fix == SELECT else p for p in error.problems]
-        raise ClusterError(*found) from None
+        problems = [replace(p, fix=SELECT_HERE) if p.fix == SELECT else p for p in error.problems]
+        raise ClusterError(*problems) from None
 
 
 def require_crds(api: Api, upgrade: Upgrade) -> None:
     """ClusterError when a CRD of the cluster is missing, not in use or without a field of the
     upgraded graph, with every problem."""
-    found = {name: api.definition(name) for name in CRDS}
-    problems = [*crd_problems(found)]
-    if not problems and (graphs := found[GRAPHS]) is not None:
+    definitions = {name: api.definition(name) for name in CRDS}
+    problems = [*crd_problems(definitions)]
+    if not problems and (graphs := definitions[GRAPHS]) is not None:
         problems = [*field_problems(specs_of(graphs), upgrade, "the cluster's CRD", FIX)]
     if problems:
         raise ClusterError(*problems)
@@ -69,9 +69,9 @@ def require_fields(file: Path, upgrade: Upgrade) -> None:
     InputError when the file cannot be read or has no CRD of graphs.
     """
     fix = "Remove the field from the graph, or see the new version's release notes."
-    found = [*field_problems(read_fields(file), upgrade, str(file), fix)]
-    if found:
-        raise GraphError(*found)
+    problems = [*field_problems(read_fields(file), upgrade, str(file), fix)]
+    if problems:
+        raise GraphError(*problems)
 
 
 def read_fields(file: Path) -> Mapping[str, Schema]:
@@ -113,23 +113,23 @@ def field_problems(
 
 def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Problem]:
     """The problems of the definitions by name; None: it does not exist."""
-    missing = [name for name, found in definitions.items() if found is None]
+    missing = [name for name, definition in definitions.items() if definition is None]
     if len(missing) == len(definitions):
         message = "Dynamo's CRDs are not installed"
         yield Problem(message=message, fix=f"Install the operator first: see {page('cluster')}.")
         return
-    for name, found in definitions.items():
-        if found is None:
+    for name, definition in definitions.items():
+        if definition is None:
             count = f"{len(definitions) - len(missing)} of {len(definitions)}"
             message = f"is missing: {count} of Dynamo's CRDs are installed"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)
             continue
-        conditions = (found.get("status") or {}).get("conditions") or ()
+        conditions = (definition.get("status") or {}).get("conditions") or ()
         if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             reason = next((c.get("message") for c in conditions if c["status"] == "False"), None)
             message = f"is not established{f': {reason}' if reason else ''}"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)
-        served = [v["name"] for v in found["spec"]["versions"] if v.get("served")]
+        served = [v["name"] for v in definition["spec"]["versions"] if v.get("served")]
         if name == GRAPHS and API_VERSION not in served:
             message = f"serves {', '.join(served) or 'no version'}, and not {API_VERSION}"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)

@@ -43,13 +43,13 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
     _require_adjacent(path, old, new)
     if problems := [*require_known_flags(loaded, old), *_other_images(loaded, old)]:
         raise GraphError(*problems)
-    found = own_settings(loaded, old, new)
-    if found.problems:
-        raise GraphError(*found.problems)
+    settings = own_settings(loaded, old, new)
+    if settings.problems:
+        raise GraphError(*settings.problems)
     changes: dict[Path, str | tuple[str, ...]] = {
         ("dynamo",): new,
         **_images(loaded, new),
-        **found.renames,
+        **settings.renames,
     }
     after = set_texts(text, changes, str(path))
     before_source = graph_source(text, str(path))
@@ -66,16 +66,16 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
         needs_operator=loaded.graph.platform == "dynamo",
         steps=steps(loaded, old, new),
         skew=tuple(skew(old, new, has_operator=loaded.graph.platform == "dynamo")),
-        changes=tuple(_changes(found.changes, rendered(before_source, after_source, new))),
+        changes=tuple(_changes(settings.changes, rendered(before_source, after_source, new))),
         restarts=tuple(restarts),
         notes=tuple(_notes(loaded, new)),
     )
 
 
-def _changes(own: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
+def _changes(in_graph: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
     """Those of the graph's own settings, and then those that only the chart writes."""
     seen = set()
-    for change in (*own, *of_chart):
+    for change in (*in_graph, *of_chart):
         if (change.place, change.text) not in seen:
             seen.add((change.place, change.text))
             yield change

@@ -37,11 +37,11 @@ def diff(upgrade: Upgrade) -> Iterator[str]:
 
 
 def _section(title: str, entries: Iterable[str], empty: str = "") -> Iterator[str]:
-    found = [f"  {line}" for line in entries]
-    if found or empty:
+    entry_lines = [f"  {line}" for line in entries]
+    if entry_lines or empty:
         yield ""
         yield title
-        yield from found or [f"  {empty}"]
+        yield from entry_lines or [f"  {empty}"]
 
 
 def _change(change: Change, upgrade: Upgrade) -> str:
