@@ -20,7 +20,6 @@ BARE = re.compile(r"\.write_(text|bytes)\(")
 # Generators, which run from a checkout, and a child that another Python runs.
 EXEMPT = {
     "environments/convert_child.py",
-    "cluster/roles.py",
     "engines/llm_args/value_table.py",
     "graph/generate.py",
     "llamacpp/options.py",

@@ -20,7 +20,7 @@ NOT_IN_WHEEL = re.compile(r"(?<![\w/.-])(docs|dynamo_graphs|benchmarks|k8s)/[\w.
 # Strings that are no messages: paths that are read or written, and where a rule's facts are from.
 NO_MESSAGES = ("source", "in_repository", "shipped")
 EXEMPT = {
-    "cluster/preflight.py": "its command is for a checkout, as its message says",
+    "cluster/rights.py": "its command is for a checkout, as its message says",
     "graph/generate.py": "writes the files of the repository",
     "output_schemas/generate.py": "writes the files of the repository",
     "local/request_adapter": "the adapter's rules name the page themselves",

@@ -244,7 +244,7 @@ def test_no_secret_is_printed(sections: Values) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "shown"),
+    ("path", "value", "printed"),
     [
         ("env.TIKTOKEN_ENCODINGS_BASE", "/models/encodings", "/models/encodings"),
         ("env.TOKENIZERS_PARALLELISM", "false", "false"),

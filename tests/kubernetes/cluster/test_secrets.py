@@ -63,7 +63,7 @@ def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "printed"),
     [
         (f"token={PLANTED}!", "token=(hidden)!"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer (hidden)"),

@@ -19,7 +19,7 @@ from penstock.cluster import api_errors, ownership
 from penstock.cluster.api_errors import ForbiddenError, UnavailableError, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.ownership import HELM, added_paths
-from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object
+from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object, named
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
@@ -85,11 +85,11 @@ class Api:
 
         Raises ForbiddenError if the user may not read it.
         """
-        return self._found(path, _named("APIResourceList", path), path)
+        return self._found(path, named("APIResourceList", path), path)
 
     @property
     def configuration(self) -> kubernetes.client.Configuration:
-        """Of the connection."""
+        """The settings of the connection."""
         return self._client.configuration
 
     def follow(self, live: Iterable[Object]) -> None:
@@ -108,7 +108,7 @@ class Api:
     def definition(self, name: str) -> Object | None:
         """The CustomResourceDefinition of that name; None if it does not exist."""
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        about = _named("CustomResourceDefinition", name)
+        about = named("CustomResourceDefinition", name)
         return self._found(path, about, "customresourcedefinitions")
 
     def _found(self, path: str, about: Object, resource: str = "") -> Object | None:
@@ -182,7 +182,7 @@ class Api:
         except ApiException as error:
             if error.status == 404 and version != "v1":
                 return []
-            raise self._cluster_error(error, "list", _named(kind, "*")) from None
+            raise self._cluster_error(error, "list", named(kind, "*")) from None
         items = page.get("items") or [] if isinstance(page, dict) else None
         if not isinstance(items, list):
             message = f"is not the API server of a cluster: it returned no list of {PLURALS[kind]}"
@@ -311,7 +311,7 @@ class Api:
         except ApiException as error:
             if error.status in (400, 404):
                 return ""
-            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/log") from None
+            raise self._cluster_error(error, "get", named("Pod", pod), "pods/log") from None
 
     def get_from_pod(self, pod: str, port: int, path: str) -> str:
         """The body of an HTTP GET to a pod, through the API server's proxy."""
@@ -319,7 +319,7 @@ class Api:
         try:
             return self._text(proxied)
         except ApiException as error:
-            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/proxy") from None
+            raise self._cluster_error(error, "get", named("Pod", pod), "pods/proxy") from None
 
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
@@ -395,7 +395,3 @@ class Api:
             return ForbiddenError(problem)
         is_transient = error.status in TRANSIENT_STATUS and not api_errors.is_malformed(error)
         return UnavailableError(problem) if is_transient else ClusterError(problem)
-
-
-def _named(kind: str, name: str) -> Object:
-    return {"kind": kind, "metadata": {"name": name}}

@@ -53,7 +53,7 @@ class Change:
     diff: Diff
     # GPUs of the graph's nodes (`hardware.gpus_per_node` × `hardware.nodes`); None if not set.
     available_gpus: int | None
-    # If a rolling update is in progress.
+    # How the change meets a rolling update; None if none is in progress.
     transition: Transition | None = None
 
     def has_scaled(self, api: Api) -> bool:

@@ -59,7 +59,7 @@ NEW_NAMESPACE = 'serviceaccount "default" not found'
 class CurrentState:
     """The objects before a change; the fields with defaults are set for a cluster only."""
 
-    # For output: the file, or the release's revision.
+    # The file, or the release's revision, as it is printed.
     description: str
     objects: tuple[Object, ...]
     # The live number by component.
@@ -153,23 +153,23 @@ def read_cluster_state(
     of_others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
     replicas = {name: w.replicas for name, w in workloads(live).items()}
     pods = pod_refusals(api, _existing(released, live), after, replicas)
-    rejected = _group_by_reason([*errors, *pods.errors])
-    unchecked = tuple(forbidden)
+    state = CurrentState(
+        description="no installed release",
+        objects=(),
+        foreign=of_others,
+        rejected=_group_by_reason([*errors, *pods.errors]),
+        unchecked=tuple(forbidden),
+        unchecked_pods=pods.unchecked,
+    )
     if release is None:
-        return CurrentState(
-            description="no installed release",
-            objects=(),
-            foreign=of_others,
-            rejected=rejected,
-            unchecked=unchecked,
-            unchecked_pods=pods.unchecked,
-        )
+        return state
     is_recorded = release.revision.is_recorded
     if not is_recorded:
         release = replace(release, manifest=_declared(release.objects, after, dry_runs))
     deleted = _deleted_config_maps(release.objects, live)
     with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
-    return CurrentState(
+    return replace(
+        state,
         description=str(release.revision) if is_recorded else f"objects {release.revision}",
         objects=(*_existing(release.objects, live), *deleted),
         replicas=replicas,
@@ -177,10 +177,6 @@ def read_cluster_state(
             *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
-        foreign=of_others,
-        rejected=rejected,
-        unchecked=unchecked,
-        unchecked_pods=pods.unchecked,
         unread=unread,
         revision=release.revision if is_recorded else None,
         installer="" if is_recorded else release.revision.status,
@@ -228,7 +224,7 @@ class DryRuns:
                         yield applied
 
     def _with_live_replicas(self, manifest: Object) -> Object:
-        """As `upgrade` writes it: pools of a graph with an autoscaler keep their number."""
+        """The manifest as `upgrade` writes it: pools with an autoscaler keep their number."""
         live = self._live.get(key_of(manifest))
         if manifest["kind"] != DGD or live is None:
             return manifest

@@ -114,7 +114,7 @@ class Diff:
     rejected: tuple[RejectedChange, ...]
     # "dynamo" or "plain", before and after; "" for an empty side.
     platforms: tuple[str, str]
-    # Of all replicas, before and after.
+    # The GPUs of all replicas, before and after.
     gpus: tuple[int, int]
     # After the change, with every autoscaler at its maximum.
     max_gpus: int
@@ -269,7 +269,7 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
 
 
 def _other_objects(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    """By kind and name, without components and their config files."""
+    """The objects by kind and name, without components and their config files."""
     reported_as_components = (DEPLOYMENT, LEADER_WORKER_SET, "ConfigMap")
     return {key_of(o): o for o in objects if o["kind"] not in reported_as_components}
 
@@ -287,7 +287,7 @@ def _rejected(
     platforms: tuple[str, str],
     live: Mapping[str, int],
 ) -> Iterable[RejectedChange]:
-    """By the validation of the Dynamo operator 1.6, Kubernetes and KEDA."""
+    """What the validation of the Dynamo operator 1.6, Kubernetes and KEDA would reject."""
     if platforms == ("dynamo", "dynamo"):
         for component in components:
             yield from _rejected_by_operator(component, live)
@@ -352,7 +352,7 @@ class Drift:
 
     # A component, or the kind and name of another object.
     component: str
-    # From the release's value to the live value.
+    # The release's value and the live one.
     change: FieldChange
     # The field manager that wrote it; "" if unknown.
     manager: str = ""

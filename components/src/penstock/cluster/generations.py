@@ -44,7 +44,7 @@ class PoolUpdate:
     active: int
     # Ready, of newer generations.
     newer: int
-    # Of newer generations, not ready, but their container runs: they may be ready at any moment.
+    # Not ready, but a container of theirs runs: they may be ready at any moment.
     starting: int
 
     @property
@@ -59,7 +59,7 @@ class RollingUpdate:
 
     # None if the user may not list pods.
     pools: tuple[PoolUpdate, ...] | None
-    # Of which pods run.
+    # The number of generations of which pods run.
     generations: int = 0
     # Pod specs of the generation that serves, one of each pool.
     active_pods: Mapping[str, Object] = field(default_factory=dict)

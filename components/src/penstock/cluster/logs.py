@@ -29,7 +29,7 @@ class PodLogs:
     api: Api
     target: ReleaseTarget
     name: str
-    # Of the containers before their last restart.
+    # Whether to print the logs of the containers before their last restart.
     previous: bool = False
     # The timestamp of the last line that was printed, by the pod's uid.
     _last: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class PodLogs:
         return [pod for pod in list_pods(self.api, self.target.name) if pod.component]
 
     def _required(self) -> list[Pod]:
-        """Those that are chosen. ClusterError without pods, UsageError if none has the name."""
+        """The chosen pods. ClusterError if there are none, UsageError if none has the name."""
         if chosen := self._chosen():
             return chosen
         if pods := self._pods():

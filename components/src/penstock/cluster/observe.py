@@ -33,10 +33,10 @@ from penstock.helm import ReleaseTarget
 class Baseline:
     """Pods and warnings from before a change, which are not attributed to it."""
 
+    # The uids of the pods.
     pods: frozenset[str] = frozenset()
-    """Uids."""
+    # The uid and the number of occurrences of each warning.
     events: frozenset[tuple[str, str]] = frozenset()
-    """Uid and number of occurrences."""
 
 
 NOTHING = Baseline()
@@ -140,7 +140,7 @@ class OwnObjects:
     target: ReleaseTarget
     # The API server's message by kind that the user may not read.
     forbidden: dict[str, str] = field(default_factory=dict)
-    # By uid; None: of something else.
+    # The component of each object by its uid; None: the object is not the release's.
     _components: dict[str, str | None] = field(default_factory=dict)
 
     def add_pods(self, pods: Iterable[Object]) -> None:

@@ -36,7 +36,7 @@ class Client:
     """A field manager."""
 
     name: str
-    # Of its last write, as the API server formats it.
+    # The time of its last write, as the API server formats it.
     at: str
 
 

@@ -14,7 +14,7 @@ import kubernetes
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError, grant
 from penstock.cluster.diagnose import is_ready, restarts
-from penstock.cluster.workloads import POD_GRAPH, Object, component_of
+from penstock.cluster.workloads import POD_GRAPH, Object, component_of, named
 from penstock.errors import ClusterError, Problem
 
 # PID 1 of a container receives SIGKILL only from outside of it.
@@ -80,7 +80,9 @@ def _options(pod: Pod) -> Object:
 
 
 def _removed(api: Api, method: str, path: str, body: Object, pod: Pod) -> str:
-    status, answer = api.request(method, path, body, _about(pod), (GONE, CHANGED, TOO_MANY))
+    status, answer = api.request(
+        method, path, body, named("Pod", pod.name), (GONE, CHANGED, TOO_MANY)
+    )
     if status in (GONE, CHANGED):
         return "the pod was already gone"
     if status == TOO_MANY:
@@ -140,14 +142,14 @@ def refused_stream(error: ApiException, pod: str, subresource: str) -> ClusterEr
 
 def is_cordoned(api: Api, node: str) -> bool:
     """Whether the node accepts no new pods. Raises ClusterError."""
-    _, live = api.request("GET", _node_path(node), None, _node(node))
+    _, live = api.request("GET", _node_path(node), None, named("Node", node))
     return bool(live["spec"].get("unschedulable"))
 
 
 def set_cordoned(api: Api, node: str, *, is_cordoned: bool) -> None:
     """Raises ClusterError."""
     patch = {"spec": {"unschedulable": True if is_cordoned else None}}
-    api.request("PATCH", _node_path(node), patch, _node(node))
+    api.request("PATCH", _node_path(node), patch, named("Node", node))
 
 
 def other_pods(api: Api, node: str, of_release: Sequence[Pod]) -> list[str] | None:
@@ -155,7 +157,7 @@ def other_pods(api: Api, node: str, of_release: Sequence[Pod]) -> list[str] | No
     them."""
     path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"
     try:
-        _, answer = api.request("GET", path, None, _node(node))
+        _, answer = api.request("GET", path, None, named("Node", node))
     except ForbiddenError:
         return None
     uids = {pod.uid for pod in of_release}
@@ -169,11 +171,3 @@ def _path(api: Api, pod: Pod) -> str:
 
 def _node_path(node: str) -> str:
     return f"/api/v1/nodes/{node}"
-
-
-def _about(pod: Pod) -> Object:
-    return {"kind": "Pod", "metadata": {"name": pod.name}}
-
-
-def _node(name: str) -> Object:
-    return {"kind": "Node", "metadata": {"name": name}}

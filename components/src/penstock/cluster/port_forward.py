@@ -65,7 +65,8 @@ class PortForward:
             threading.Thread(target=self._serve, args=(client, port), daemon=True).start()
 
     def _serve(self, client: socket.socket, port: int) -> None:
-        """Without a pod the client sees a closed connection, as at a Service without endpoints."""
+        """Connect the client to a pod. If there is none, its connection is closed, as by a Service
+        without endpoints."""
         with client:
             try:
                 pods = self._ready_pods()

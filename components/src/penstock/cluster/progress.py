@@ -38,12 +38,12 @@ class PoolStatus:
     desired: int
     # Existing replicas, old and new.
     replicas: int
-    # Of the newest generation.
+    # Replicas of the newest generation.
     updated: int
     ready: int
     # Container restarts over all pods.
     restarts: int
-    # Per replica.
+    # GPUs of one replica.
     gpus: int
     # The autoscaler that sets ``desired``; None if the graph does.
     scaler: Scaler | None = None

@@ -48,6 +48,7 @@ from penstock.cluster.workloads import (
     key_of,
     labels_of,
     mounted_config_maps,
+    named,
 )
 from penstock.errors import ClusterError, Problem
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
@@ -137,7 +138,8 @@ class HistoryEntry:
     """One revision and what it changed."""
 
     revision: Revision
-    # From the previous revision; None for the first, and if Helm no longer stores the previous one.
+    # The change from the previous revision; None for the first one, and if Helm no longer stores
+    # the previous one.
     diff: Diff | None
     # The earlier revision with the same content that this one restores; None if it restores none.
     reverts_to: int | None = None
@@ -213,7 +215,7 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
 
 
 def helm_annotations(target: ReleaseTarget) -> dict[str, str]:
-    """Those that Helm sets on every object of the release, and by which it knows its own."""
+    """What Helm sets on every object of the release, and by which it knows its own."""
     return {
         RELEASE: target.name,
         "meta.helm.sh/release-namespace": target.namespace,
@@ -238,7 +240,7 @@ def record_outcome(api: Api, target: ReleaseTarget, revision: int, *, is_ready: 
     labels = {OUTCOME: f"{revision}.{READY if is_ready else NOT_READY}"}
     name = record_name(target, revision)
     path = f"/api/v1/namespaces/{target.namespace}/secrets/{name}"
-    about = {"kind": "Secret", "metadata": {"name": name}}
+    about = named("Secret", name)
     with contextlib.suppress(ClusterError):  # the rollout itself has ended
         api.request("PATCH", path, {"metadata": {"labels": labels}}, about)
 
@@ -334,7 +336,7 @@ def foreign(target: ReleaseTarget, api: Api, new: Iterable[Object]) -> Iterator[
 
 
 def _belongs_to(target: ReleaseTarget, live: Object) -> bool:
-    """By the labels of the chart; Helm's annotations, if any, do not name another release."""
+    """Whether the labels of the chart name the release, and Helm's annotations no other one."""
     labels, expected = labels_of(live), helm_annotations(target)
     annotated = {k: v for k, v in annotations_of(live).items() if k in expected}
     is_of_chart = (labels.get(NAME), labels.get(INSTANCE)) == (CHART, target.name)
@@ -363,7 +365,8 @@ def _read_unrecorded(target: ReleaseTarget, api: Api, after: Iterable[Object]) -
 
 
 def _workloads(target: ReleaseTarget, api: Api) -> list[Object]:
-    """With the chart's labels, which the operator copies to what it creates."""
+    """The objects that own pods and have the chart's labels, without what controllers created: the
+    operator copies the labels to it."""
     listed: list[Object] = []
     for kind, version in WORKLOAD_VERSIONS.items():
         with contextlib.suppress(ForbiddenError):
@@ -373,7 +376,7 @@ def _workloads(target: ReleaseTarget, api: Api) -> list[Object]:
 
 
 def config_map(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    return {"apiVersion": "v1", **named("ConfigMap", name)}
 
 
 def existing(api: Api, manifests: Iterable[Object]) -> Iterator[Object]:
@@ -392,7 +395,7 @@ def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tup
     Raises ClusterError if the record cannot be read.
     """
     name = record_name(target, revision)
-    secret = api.get({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}})
+    secret = api.get({"apiVersion": "v1", **named("Secret", name)})
     if secret is None:
         message = f"Helm's record of revision {revision} is not a Secret of this namespace"
         fix = "Use Helm's default storage, Secrets: unset HELM_DRIVER."

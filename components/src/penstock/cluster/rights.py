@@ -21,6 +21,7 @@ from pathlib import Path
 
 import yaml
 
+from penstock.atomic_file import write_file
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError, UnavailableError
 from penstock.cluster.release import read_release
@@ -34,6 +35,7 @@ from penstock.cluster.workloads import (
     WORKLOAD_VERSIONS,
     Object,
     key_of,
+    named,
 )
 from penstock.errors import ClusterError, Problem
 from penstock.fault_log import write_details
@@ -80,12 +82,12 @@ class Verb(StrEnum):
 class Right:
     """The permission to do something with objects of one kind."""
 
-    # Empty for core kinds.
+    # The API group; empty for core kinds.
     group: str = ""
     # Plural, with its subresource: pods/log.
     resource: str
     verb: str
-    # In all namespaces, or of a kind that has none.
+    # Whether it is for all namespaces, or for a kind that has none.
     is_of_cluster: bool = False
 
     @property
@@ -176,7 +178,7 @@ def _logs(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
 
 
 def _without_helm() -> Iterator[Need]:
-    """To find what another tool installed."""
+    """What finding a graph needs that another tool installed."""
     loss = "a graph that was installed without Helm is not found"
     for kind in WORKLOAD_VERSIONS:
         yield _need("list", GROUPS[kind], PLURALS[kind], loss=loss)
@@ -214,7 +216,7 @@ def _uninstall(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Ne
 
 
 def claim_needs() -> tuple[Need, ...]:
-    """Of `penstock uninstall --delete-cache`."""
+    """What `penstock uninstall --delete-cache` needs besides."""
     return tuple(_need(verb, "", "persistentvolumeclaims") for verb in ("get", "delete"))
 
 
@@ -238,7 +240,8 @@ OTHER_PODS = Right(verb="list", resource="pods", is_of_cluster=True)
 def needs_to_drill(
     objects: Sequence[Object], faults: Iterable[str], *, forwards: bool
 ) -> tuple[Need, ...]:
-    """Of `penstock drill --cluster`. ``forwards``: whether a port is forwarded to the frontends."""
+    """What `penstock drill --cluster` needs. ``forwards``: whether it forwards a port to the
+    frontends."""
     return _merged(_drill(objects, faults, forwards=forwards))
 
 
@@ -285,7 +288,7 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
 
 
 def _warnings(objects: Sequence[Object]) -> Iterator[Need]:
-    """Of the events about the release's objects, and of what tells whose they are."""
+    """What reading events needs, and reading the owners that tell whose they are."""
     yield _need("list", "", "events", loss="warnings of the cluster are not shown")
     loss = "warnings about what the controllers create are not shown"
     for kind in dict.fromkeys(manifest["kind"] for manifest in objects):
@@ -342,7 +345,7 @@ def may(api: Api, right: Right, name: str = "") -> bool:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {k: v for k, v in attributes.items() if v}},
     }
-    about = {"kind": review["kind"], "metadata": {"name": str(right)}}  # for messages
+    about = named("SelfSubjectAccessReview", str(right))
     accepted = (*REFUSED, *MALFORMED, CONFLICT)
     status, answer = api.request("POST", REVIEWS, review, about, accepted)
     if status in accepted:
@@ -362,9 +365,9 @@ class Preflight:
     api: Api
     target: ReleaseTarget
     verb: Verb
-    # For what the verb omits without an optional right.
+    # Called with what the verb omits without an optional right.
     print_line: Callable[[str], None]
-    # From the objects before and after; None: those of the verb.
+    # The needs by the objects before and after; None: the verb's own.
     needs: Callable[[Sequence[Object], Sequence[Object]], Sequence[Need]] | None = None
     clock: Clock = field(default_factory=Clock)
     _allowed: dict[Right, bool] = field(default_factory=dict)
@@ -463,7 +466,7 @@ def _missing(verb: Verb, target: ReleaseTarget, rights: Sequence[Right]) -> Prob
 
 
 def by_resource(rights: Iterable[Right]) -> str:
-    """Such as `secrets (create, update), pods/log (get)`."""
+    """The rights as text, such as `secrets (create, update), pods/log (get)`."""
     verbs: dict[str, list[str]] = {}
     for right in sorted(rights):
         verbs.setdefault(right.what, []).append(right.verb)
@@ -473,7 +476,7 @@ def by_resource(rights: Iterable[Right]) -> str:
 def rights_of(role: Role) -> tuple[Right, ...]:
     """Every right of the role's verbs, for every kind that the chart can render."""
     objects = [any_object(kind) for kind in CHART_KINDS]
-    # From nothing to everything, and back.
+    # An installation of every kind, and its removal, need every right.
     pairs = ((objects, ()), ((), objects))
     needs = [n for verb in role.verbs for pair in pairs for n in needs_of(verb, *pair)]
     rights = {need.right for need in needs}
@@ -537,7 +540,7 @@ def main(argv: Sequence[str]) -> int:
     for name, text in role_files().items():
         path = FOLDER / name
         if not check:
-            path.write_text(text, "utf-8")
+            write_file(path, text)
         elif not path.exists() or path.read_text("utf-8") != text:
             stale = True
             print(f"{path}: stale. Fix: make generate", file=sys.stderr)

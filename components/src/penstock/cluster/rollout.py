@@ -50,7 +50,7 @@ class Rollout:
         return self._finish(release, before, rolls_back=rolls_back, is_new=True)
 
     def roll_back(self, number: int) -> int:
-        """To a revision. Raises ClusterError, RolloutError."""
+        """Roll back to a revision. Raises ClusterError, RolloutError."""
         before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.roll_back(self.target, self.api, number))
         return self._finish(release, before, is_new=True)

@@ -48,9 +48,9 @@ class Timeouts:
 
     clock: Clock = field(default_factory=Clock)
 
-    # Between two polls.
+    # Time between two polls.
     poll_s: float = 2.0
-    # For the rollout.
+    # Limit of the rollout.
     timeout_s: float = 3600.0
     # How long a permanent problem must last before the rollout fails.
     permanent_problem_s: float = 60.0
@@ -63,7 +63,7 @@ class RolloutResult:
     """How a rollout ended, and why."""
 
     state: RolloutState
-    # Empty if ready; each with the last lines of the container's log if there is one.
+    # Each ends with the last lines of the container's log if there is one. Empty if ready.
     reasons: tuple[str, ...] = ()
 
 

@@ -109,9 +109,9 @@ class Workload:
     replicas: int
     # The autoscaler that owns the number of replicas; None if the graph sets it.
     scaler: Scaler | None
-    # Per replica.
+    # Nodes of one replica.
     nodes: int
-    # Per replica, over all its nodes.
+    # GPUs of one replica, over all its nodes.
     gpus: int
     # Everything whose change restarts the pods; flags, variables and config files as mappings.
     spec: Mapping[str, Any]
@@ -133,6 +133,11 @@ def workloads(objects: Iterable[Object]) -> dict[str, Workload]:
 def key_of(manifest: Object) -> tuple[str, str]:
     """The kind and the name, which tell the objects of a release apart."""
     return manifest["kind"], manifest["metadata"]["name"]
+
+
+def named(kind: str, name: str) -> Object:
+    """The identity of an object, for a request or a message about it."""
+    return {"kind": kind, "metadata": {"name": name}}
 
 
 def labels_of(manifest: Object) -> Mapping[str, str]:

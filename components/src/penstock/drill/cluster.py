@@ -168,7 +168,7 @@ class ClusterRelease:
         # Set by `serve_at`.
         self.endpoint = self.model = ""
         self._clients: Callable[[str], tuple[int, ...]] | None = None
-        # Of the current fault.
+        # The state of the current fault.
         self._before: list[Pod] = []
         self._victims: list[Pod] = []
         self._refused: list[Pod] = []
@@ -356,7 +356,7 @@ class ClusterDrill:
     url: str | None = None
     # Name of the model to request; None: the first that the endpoint lists.
     model: str | None = None
-    # Of the requests to ``url``.
+    # Headers of the requests to ``url``.
     headers: Mapping[str, str] = field(default_factory=dict)
     # Whether a component may lose its last ready pod.
     may_remove_last: bool = False

@@ -32,16 +32,16 @@ class Need(StrEnum):
 class Effect:
     """What a fault does, whatever its target."""
 
+    # Seconds between applying and ending it; less if the target is replaced earlier.
     lasts_s: float = 0.0
-    """Seconds between applying and ending it; less if the target is replaced earlier."""
+    # The graph has recovered only when the target is gone.
     is_replaced: bool = False
-    """The graph has recovered only when the target is gone."""
+    # Nothing can serve until the recovery.
     is_outage: bool = False
-    """Nothing can serve until the recovery."""
+    # It suspends processes or their connections, so that streams wait.
     stalls: bool = False
-    """It suspends processes or their connections, so that streams wait."""
+    # It drops or delays packets.
     is_of_network: bool = False
-    """It drops or delays packets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +49,15 @@ class Fault(Effect):
     """One fault. Its recovery is the task of penstock."""
 
     kind: str
+    # `decode.0`, or `graph`.
     target: str
-    """`decode.0`, or `graph`."""
     role: Role | None
+    # Whether another process can serve the affected requests.
     has_survivor: bool
-    """Whether another process can serve the affected requests."""
+    # The target; none for the graph.
     pids: tuple[int, ...] = ()
-    """The target; none for the graph."""
+    # HTTP port of a frontend or an Envoy.
     port: int | None = None
-    """HTTP port of a frontend or an Envoy."""
 
 
 # Applies the fault when entered and ends it when left.

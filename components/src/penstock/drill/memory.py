@@ -62,7 +62,7 @@ class MemorySampler:
                 self.samples.setdefault((name, pid), []).append((time.monotonic(), float(rss)))
 
     def trends(self) -> tuple[MemoryTrend, ...]:
-        """Of the processes that ran for long enough."""
+        """The trends of the processes that ran for long enough."""
         fits = (trend(name, samples) for (name, _), samples in sorted(self.samples.items()))
         return tuple(fit for fit in fits if fit is not None)
 

@@ -80,7 +80,7 @@ class DrillResult:
     memory: tuple[MemoryTrend, ...]
     seconds: float
     was_interrupted: bool = False
-    """By Ctrl-C; the fault and the requests of that moment are missing."""
+    """Whether Ctrl-C ended it; the fault and the requests of that moment are missing."""
     engine_is_substitute: bool | None = None
     """Whether mockers ran instead of the engine; None if it is not known."""
 
@@ -216,8 +216,8 @@ class _Drill:
                 await self._measure()
 
     def _interrupt(self) -> None:
-        """At a signal: the fault is undone, and requests in flight get a moment to end. At the
-        second one they get none."""
+        """End the drill at a signal: undo the fault, and give requests in flight a moment to end.
+        At the second signal they get none."""
         if not self._was_interrupted:
             self._say("interrupted: stopping the drill")
         is_first = not self._was_interrupted and self._began > 0

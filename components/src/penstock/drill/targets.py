@@ -126,7 +126,7 @@ def require_programs(
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
-    """Without the edits of replicas, if all pools of the graph are autoscaled."""
+    """The choices without the edits of replicas, if all pools of the graph are autoscaled."""
     has_replicas = bool(scalable_pools(graph))
     return [c for c in choices if has_replicas or c.kind.needs is not Need.REPLICAS]
 

@@ -71,12 +71,12 @@ class LocalSetup:
     """Addresses and keys, which the cluster provides for Envoy Gateway."""
 
     listen: Address
+    # Release → address of its frontend.
     frontends: Mapping[str, Address]
-    """Release → address of its frontend."""
+    # Client → API key.
     keys: Mapping[str, str]
-    """Client → API key."""
+    # None: no TLS.
     certificate: Certificate | None = None
-    """None: no TLS."""
 
 
 def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Config:
@@ -331,12 +331,12 @@ class LiveRoutes:
     request of a connection that is already open follows the new configuration.
     """
 
+    # Inherited by Envoy; it has the routes as JSON.
     descriptor: int
-    """Inherited by Envoy; it has the routes as JSON."""
+    # Envoy reads the routes again when a file is moved into it.
     folder: Path
-    """Envoy reads the routes again when a file is moved into it."""
+    # Random value of the header with which penstock's own requests need no key.
     probe: str
-    """Random value of the header with which penstock's own requests need no key."""
 
     def source(self) -> Config:
         """The `rds` of Envoy's connection manager."""

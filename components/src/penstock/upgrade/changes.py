@@ -29,8 +29,8 @@ class SettingChanges:
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    # Path of an argument → the argument, or the arguments, with the new name.
     renames: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    """Path of an argument → the argument, or the arguments, with the new name."""
 
 
 def modules(loaded: LoadedGraph) -> Mapping[str, str]:

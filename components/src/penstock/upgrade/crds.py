@@ -44,7 +44,7 @@ FIX = "Upgrade the operator's chart again with upgradeCRD: true, and wait until 
 
 
 def connect(target: ReleaseTarget) -> Api:
-    """As `Api.connect`, with a fix for this verb where no cluster is configured."""
+    """Connect as `Api.connect` does, with a fix for this verb where no cluster is configured."""
     try:
         return Api.connect(target)
     except ClusterError as error:

@@ -73,7 +73,7 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
 
 
 def _changes(in_graph: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
-    """Those of the graph's own settings, and then those that only the chart writes."""
+    """The changes of the graph's own settings, then those that only the chart writes."""
     seen = set()
     for change in (*in_graph, *of_chart):
         if (change.place, change.text) not in seen:

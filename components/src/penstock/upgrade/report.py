@@ -53,11 +53,11 @@ def _change(change: Change, upgrade: Upgrade) -> str:
 class Change:
     """A flag, a variable or a field of the graph that the upgrade concerns."""
 
+    # Path in the graph, such as `frontend.args.2` or `router.temperature`.
     place: str
-    """In the graph: `frontend.args.2`, `router.temperature`."""
     line: int | None
+    # What changes, and what is done or must be done.
     text: str
-    """What changes, and what is done or must be done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,13 +75,13 @@ class Upgrade:
     source: str
     old: str
     new: str
+    # The text of the graph, before and after.
     before: str
     after: str
-    """The texts of the graph."""
     needs_operator: bool
     steps: tuple[Step, ...]
+    # Which versions may run together during the upgrade.
     skew: tuple[str, ...]
-    """Which versions may run together during the upgrade."""
     changes: tuple[Change, ...]
     restarts: tuple[str, ...]
     notes: tuple[str, ...] = ()
