@@ -8,7 +8,7 @@ import pytest
 
 from penstock.manifests.read import read_text
 from penstock.manifests.render import render
-from tests.support.charts import Chart, Values, graph_values
+from tests.support.charts import Chart, Values, graph_values, of_kind
 
 MONITORED = {"monitoring": {"pod_monitors": True}}
 REQUESTS = {"owner": "keda", "max": 4, "signal": "requests", "target": 8}
@@ -18,10 +18,6 @@ PLANNER = {"max_gpus": 8, "config": {"ttft_ms": 500, "itl_ms": 20}}
 
 def keda(**words: object) -> Values:
     return graph_values("vllm", decode={"autoscaling": {**REQUESTS, **words}}, cluster=MONITORED)
-
-
-def of_kind(values: Values, kind: str) -> list[Any]:
-    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
 
 
 def test_fixed_replicas_need_no_scaling_adapter(chart: Chart) -> None:

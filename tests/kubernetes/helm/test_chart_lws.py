@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from penstock.engines.substitutes.vllm import flag_table
-from penstock.manifests.render import chart_path, render
+from penstock.manifests.render import chart_path
 from penstock.manifests.source import open_source
-from tests.support.charts import Chart, Values, graph_values
+from tests.support.charts import Chart, Values, graph_values, of_kind
 
 NODES = {"nodes": 2, "gpus": 8}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -34,10 +34,6 @@ def grouped(kind: str, **sections: Any) -> Values:
         sections["cluster"] = {"ssh_secret": "engine-ssh", **sections.get("cluster", {})}
     decode = {**NODES, **sections.pop("decode", {})}
     return graph_values(kind, platform="plain", decode=decode, **sections)
-
-
-def of_kind(values: Values, kind: str) -> list[Any]:
-    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
 
 
 def templates(values: Values) -> tuple[Values, Values]:
