@@ -30,6 +30,7 @@ from penstock.cluster.release import (
     call_helm,
     read_installed,
     read_release,
+    release_error,
     require_release,
     revisions,
 )
@@ -90,10 +91,10 @@ class Change:
         ``adopts``: the user wants what another tool installed to become Helm's.
         """
         if self.before.installer and not adopts:
-            raise ClusterError(_not_of_helm(self.target, self.before.installer))
+            raise _not_of_helm(self.target, self.before.installer)
         revision = self.before.revision
         if revision and (revision.is_pending or revision.is_uninstalled):
-            raise ClusterError(_not_upgradable(self.target, revision))
+            raise _not_upgradable(self.target, revision)
         place = f"release {self.target}"
         if self.diff.rejected:
             raise ClusterError(
@@ -154,16 +155,16 @@ def _in_one_line(what: str, verb: str, problems: Sequence[Problem]) -> list[str]
     return [f"{first}. Fix: {grant(f'{verb} {plurals}')}"]
 
 
-def _not_of_helm(target: ReleaseTarget, installer: str) -> Problem:
-    return Problem(
-        place=f"release {target}",
-        message=f"was {installer}, whose next sync would undo this change",
-        fix="Change the graph where that tool reads it. To manage it with Helm instead, stop the "
+def _not_of_helm(target: ReleaseTarget, installer: str) -> ClusterError:
+    return release_error(
+        target,
+        f"was {installer}, whose next sync would undo this change",
+        "Change the graph where that tool reads it. To manage it with Helm instead, stop the "
         "tool from writing it, and add --adopt.",
     )
 
 
-def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
+def _not_upgradable(target: ReleaseTarget, revision: Revision) -> ClusterError:
     state = f"revision {revision.number} is {revision.status}"
     if not revision.is_pending:
         message = f"{state}, but Helm still keeps its record"
@@ -174,7 +175,7 @@ def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     else:
         message = f"{state}: another client is upgrading the release, or was interrupted"
         fix = "Wait for it to finish. If it was interrupted, run `penstock rollback`."
-    return Problem(place=f"release {target}", message=message, fix=fix)
+    return release_error(target, message, fix)
 
 
 def against_cluster(
@@ -289,12 +290,10 @@ def of_replicas(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) ->
     release = require_release(target)
     autoscaled = [n for n, w in workloads(release.objects).items() if w.scaler is not None]
     if conflicts := [name for name in replicas if name in autoscaled]:
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"an autoscaler sets the replicas of {' and '.join(conflicts)}",
-                fix="Change the bounds of its autoscaling in the graph, and run `penstock apply`.",
-            )
+        raise release_error(
+            target,
+            f"an autoscaler sets the replicas of {' and '.join(conflicts)}",
+            "Change the bounds of its autoscaling in the graph, and run `penstock apply`.",
         )
     values = call_helm(target, "be read", lambda: helm.release_values(target))
     for name, count in replicas.items():
@@ -306,13 +305,11 @@ def of_replicas(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) ->
         c.name for c in change.diff.components if c.action not in (Action.SCALED, Action.UNCHANGED)
     ]
     if unexpected:
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"more than replicas would change ({', '.join(unexpected)}), because "
-                "another version of the chart installed the release",
-                fix="Review `penstock diff`, then run `penstock apply`.",
-            )
+        raise release_error(
+            target,
+            f"more than replicas would change ({', '.join(unexpected)}), because another version "
+            "of the chart installed the release",
+            "Review `penstock diff`, then run `penstock apply`.",
         )
     return change
 

@@ -66,6 +66,11 @@ READY, NOT_READY = "ready", "not-ready"
 NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<version>[^"]*)"')
 
 
+def release_error(target: ReleaseTarget, message: str, fix: str = "") -> ClusterError:
+    """The error of a release."""
+    return ClusterError(Problem(place=f"release {target}", message=message, fix=fix))
+
+
 class LockedError(ClusterError):
     """Another client is writing the release."""
 
@@ -156,12 +161,10 @@ def read_release(target: ReleaseTarget, revision: int | None = None) -> Release 
     if record["chart_name"] != CHART:
         which = f"revision {revision} " if revision else ""
         fix = "Select a revision of this chart: see `penstock history`."
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"{which}was installed from the chart {record['chart_name']}, not {CHART}",
-                fix=fix if revision else "Name another release with --release.",
-            )
+        raise release_error(
+            target,
+            f"{which}was installed from the chart {record['chart_name']}, not {CHART}",
+            fix if revision else "Name another release with --release.",
         )
     return Release(revision=_revision(record), manifest=str(record["manifest"]))
 
@@ -177,13 +180,11 @@ def require_release(target: ReleaseTarget) -> Release:
     """The newest revision. Raises ClusterError if the release is not installed."""
     release = read_release(target)
     if release is None:
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message="is not installed with Helm",
-                fix="Install it with `penstock apply`, or select another release with --release "
-                "and --namespace. If another tool installed it, such as Argo CD, change it there.",
-            )
+        raise release_error(
+            target,
+            "is not installed with Helm",
+            "Install it with `penstock apply`, or select another release with --release and "
+            "--namespace. If another tool installed it, such as Argo CD, change it there.",
         )
     return release
 
@@ -399,7 +400,7 @@ def stored_chart(api: Api, target: ReleaseTarget, revision: int) -> Iterator[tup
     if secret is None:
         message = f"Helm's record of revision {revision} is not a Secret of this namespace"
         fix = "Use Helm's default storage, Secrets: unset HELM_DRIVER."
-        raise ClusterError(Problem(place=f"release {target}", message=message, fix=fix))
+        raise release_error(target, message, fix)
     packed = base64.b64decode(base64.b64decode(secret["data"]["release"]))
     record = json.loads(gzip.decompress(packed))
     chart = record["chart"]

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.release import Release, call_helm, chart_labels, helm_annotations
+from penstock.cluster.release import (
+    Release,
+    call_helm,
+    chart_labels,
+    helm_annotations,
+    release_error,
+)
 from penstock.cluster.wait import Clock
 from penstock.cluster.workloads import DGD, POD_GRAPH, Object, annotations_of, labels_of
 from penstock.errors import ClusterError, Problem
@@ -71,14 +77,12 @@ def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clo
         clock.sleep(POLL_S)
     if remains:
         names = ", ".join(remains[:SHOWN]) + (", …" if len(remains) > SHOWN else "")
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message="Helm has no record of it, but objects with its labels exist, which "
-                f"another tool, such as Argo CD, may have made: {names}. Nothing was deleted",
-                fix="Delete the graph with the tool that installed it, or the objects by name with "
-                f"`kubectl delete -n {target.namespace} KIND/NAME`.",
-            )
+        raise release_error(
+            target,
+            "Helm has no record of it, but objects with its labels exist, which another tool, such "
+            f"as Argo CD, may have made: {names}. Nothing was deleted",
+            "Delete the graph with the tool that installed it, or the objects by name with "
+            f"`kubectl delete -n {target.namespace} KIND/NAME`.",
         )
 
 

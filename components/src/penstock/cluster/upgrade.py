@@ -26,6 +26,7 @@ from penstock.cluster.release import (
     call_helm,
     helm_annotations,
     read_release,
+    release_error,
     require_release,
     revisions,
     stored_chart,
@@ -65,12 +66,10 @@ def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> Rele
     revision = release.revision if release else None
     if revision != expected:
         current = f"revision {revision.number} ({revision.status})" if revision else "not installed"
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"another client changed it in the meantime: it is now {current}",
-                fix="Review `penstock diff` and apply again.",
-            )
+        raise release_error(
+            target,
+            f"another client changed it in the meantime: it is now {current}",
+            "Review `penstock diff` and apply again.",
         )
     return release
 
@@ -90,12 +89,10 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     message = f"has no revision {number}" if number else "has no earlier revision that was ready"
     notes = {NOT_READY: " (was not ready)"}
     numbers = ", ".join(f"{r.number}{notes.get(r.outcome, '')}" for r in stored)
-    raise ClusterError(
-        Problem(
-            place=f"release {target}",
-            message=f"{message}; stored revisions: {numbers}",
-            fix="Select one with `penstock rollback GRAPH REVISION`: see `penstock history`.",
-        )
+    raise release_error(
+        target,
+        f"{message}; stored revisions: {numbers}",
+        "Select one with `penstock rollback GRAPH REVISION`: see `penstock history`.",
     )
 
 
