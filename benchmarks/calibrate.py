@@ -34,9 +34,8 @@ from penstock.environments import environments_root
 from penstock.local.ports import Ports
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import Factors, corrected
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.workload import find_workload
 from report import RESULTS, write_result

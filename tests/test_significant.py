@@ -41,8 +41,7 @@ BOUNDED = {
     "simulate/replayable.py": "rate",
     "simulate/timing.py": "rate",
     "tune/settings.py": "value",
-    "twin/compare.py": "speed speed / 2",
-    "twin/engines.py": "speed",
+    "twin/twin.py": "speed speed / 2",
 }
 
 

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from penstock.environments import environments_root
-from penstock.simulate.calibration_file import calibrations_text, load_calibrations
+from penstock.simulate.calibration import calibrations_text, load_calibrations
 from tests.bench.fake_aiperf import install
 from tests.simulate.test_calibration import ENTRY, file_of
 from tests.support.command_line import penstock

@@ -19,11 +19,10 @@ from penstock.bench.trace_file import keyed
 from penstock.errors import BenchError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import CalibrationFile, Calibrations, Factors, corrected
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.simulate.window import ServedRequest

@@ -11,8 +11,7 @@ import pytest
 from penstock.bench.measurement import Measurement, measurement_of
 from penstock.bench.records import FailedRequest, Records
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
-from penstock.simulate.window import ServedRequest
+from penstock.simulate.window import Conversations, ServedRequest
 
 EVERY_MS, E2E_MS = 100.0, 400.0
 REQUESTS = 200

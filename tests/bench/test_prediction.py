@@ -11,8 +11,7 @@ from penstock.bench.prediction import Prediction, prediction_of
 from penstock.bench.report import lines
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.workload import find_workload
 from tests.bench.measured_runs import BENCH, LATENCIES

@@ -10,7 +10,7 @@ from penstock.live.page import request_path
 from penstock.live.page.request_path import RecordedRequests
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
-from penstock.tracing.load import Loaded, load
+from penstock.tracing.requests import Loaded, load
 from penstock.tracing.store import FILE_BYTES, Kind, Message, Writer
 from tests.tracing.build import Trace, peers
 

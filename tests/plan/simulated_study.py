@@ -13,12 +13,11 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.trials import Trials
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Progress, Row, Study
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of

@@ -9,12 +9,11 @@ from itertools import product
 import pytest
 
 from penstock.plan.choose import COSTLY_GROUP, GROUP, best_of
+from penstock.plan.estimate import Ranked, rank
 from penstock.plan.planning import Limit, limit_of
-from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective
-from penstock.plan.score import SCALE_STEP, winner_of
 from penstock.plan.space import Candidate, Layout
-from penstock.plan.trials import Trial, TrialSpec
+from penstock.plan.trials import SCALE_STEP, Trial, TrialSpec, winner_of
 from penstock.workload.duration import exceeds_plan_limit
 from penstock.workload.model import Arrival, Ramp
 from tests.plan.simulated_study import (

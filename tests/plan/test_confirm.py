@@ -14,11 +14,11 @@ from penstock.plan.confirm import (
     longer_trial,
     reconsidered,
 )
-from penstock.plan.ranking import Ranked
+from penstock.plan.estimate import Ranked
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.plan.simulated_study import (
     LOADED,

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.plan.cost import FEWEST, LEAST_REQUESTS, LONGEST_S, MOST, Cost
-from penstock.plan.planning import CONVERSATIONS, complete_workload
+from penstock.plan.planning import (
+    CONVERSATIONS,
+    FEWEST,
+    LEAST_REQUESTS,
+    LONGEST_S,
+    MOST,
+    Cost,
+    complete_workload,
+)
 from penstock.plan.traffic import Traffic
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload

@@ -9,12 +9,12 @@ import pytest
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
-from penstock.plan.draft import METHOD, TOKENS, Draft, draft_of
 from penstock.plan.estimate import DRAFTING, Estimator
 from penstock.plan.graph_text import graph_text
 from penstock.plan.planning import Plan
 from penstock.plan.report import lines
 from penstock.plan.report_json import as_json
+from penstock.plan.request import METHOD, TOKENS, Draft, draft_of
 from penstock.plan.space import Candidate, Layout, candidates
 from tests.plan.simulated_study import ONE, aggregated, disaggregated, request
 from tests.plan.test_estimate import STEP, TRAFFIC

@@ -15,8 +15,8 @@ from penstock.plan.sensitivity import Miss, nearest_miss
 from penstock.plan.trials import Deadline, Trials, TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.model import Replayable
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import LoadedWorkload
 from tests.plan.simulated_study import (
     LOADED,

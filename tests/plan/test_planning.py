@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SimulationError
-from penstock.plan.partial import partial_lines
+from penstock.plan.no_plan import partial_lines
 from penstock.plan.planning import counted, unconfirmed_answer
 from penstock.plan.prepare import prepare
 from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec

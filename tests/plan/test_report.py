@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.plan.choose import best_of
+from penstock.plan.estimate import Ranked
 from penstock.plan.planning import Limit, Plan, limit_of
-from penstock.plan.ranking import Ranked
 from penstock.plan.report import disaggregation, header, lines, reason
 from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective

@@ -22,8 +22,8 @@ from penstock.plan.sensitivity import (
 from penstock.plan.space import Layout
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.model import Replayable
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row, Study
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
     TAKES_MS,

@@ -12,7 +12,6 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.accuracy import accuracy_line
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import (
     Calibration,
     CalibrationFile,
@@ -20,18 +19,16 @@ from penstock.simulate.calibration import (
     Errors,
     Factors,
     Load,
-    corrected,
-    group_of,
-    with_fixed_ttft,
-)
-from penstock.simulate.calibration_file import (
     calibrations_text,
+    corrected,
     existing_calibrations,
+    group_of,
     load_calibrations,
     with_entry,
+    with_fixed_ttft,
 )
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.workload.load import parse_workload

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import replay_metrics, steady_requests
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import Conversations, Steadiness
 from penstock.workload.load import parse_workload
 from penstock.workload.request import Request
 from tests.simulate.test_metrics import answer

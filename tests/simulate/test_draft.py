@@ -12,11 +12,10 @@ from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints, understand
 from penstock.simulate.acceptance import Acceptance
-from penstock.simulate.cache import Cache
-from penstock.simulate.draft import LAYER_TIME, Drafting, cost_note, draft_cost, drafting_of
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Job, Replays, as_trace
+from penstock.simulate.replay import Cache, Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
+from penstock.simulate.timing import LAYER_TIME, Drafting, cost_note, draft_cost, drafting_of
 from penstock.workload import Request
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"

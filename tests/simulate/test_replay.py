@@ -13,10 +13,9 @@ from penstock.errors import MissingToolError, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
+from penstock.simulate.replay import CHILD, SCHEMA, Cache, Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
 from penstock.simulate.scaling import scaling_of
 from penstock.workload import BLOCK_TOKENS, Request, sample

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
-from penstock.simulate.router_mode import require_replayed_mode
+from penstock.simulate.replayable import require_replayed_mode
 from tests.simulate.test_replayable import of
 
 pytestmark = pytest.mark.slow  # renders production graphs

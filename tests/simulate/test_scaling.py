@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Planner, Replayable
+from penstock.simulate.planner import fixed_pools
 from penstock.simulate.report import as_json, notes, table
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics, spreads
-from penstock.simulate.replay import Job, Replays, Result
+from penstock.simulate.replay import Cache, Job, Replays, Result
 from penstock.simulate.report import as_rows, marked, notes, table
-from penstock.simulate.steadiness import DURATIONS, Steadiness
 from penstock.simulate.study import Row, Study
+from penstock.simulate.window import DURATIONS, Steadiness
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import Arrival

@@ -11,10 +11,9 @@ import pytest
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.report import table_width
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
-from penstock.simulate.replay import Job, Replays, Result
+from penstock.simulate.replay import Cache, Job, Replays, Result
 from penstock.simulate.report import (
     fitting_table,
     narrow_table,

@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from penstock.tracing.explain import Cause, Explanation, UnknownRequestError, explain, find
+from penstock.tracing.explain import (
+    Cause,
+    Explanation,
+    RequestTimeline,
+    UnknownRequestError,
+    explain,
+    find,
+)
 from penstock.tracing.report import explanation_document, explanation_lines
 from penstock.tracing.requests import StageName, requests_of
 from penstock.tracing.spans import decode
-from penstock.tracing.timeline import RequestTimeline
 from tests.tracing.build import Trace, peers, requests
 
 

@@ -7,7 +7,6 @@ import pytest
 from penstock.live.page.request_path import list_reply, path_view
 from penstock.local.tracing import environment
 from penstock.tracing.explain import explain
-from penstock.tracing.load import Loaded
 from penstock.tracing.report import (
     ON_MOCKERS,
     explanation_document,
@@ -15,6 +14,7 @@ from penstock.tracing.report import (
     on_mockers,
     request_document,
 )
+from penstock.tracing.requests import Loaded
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import adapted
 from tests.tracing.build import Trace, requests

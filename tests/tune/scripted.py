@@ -9,16 +9,13 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS
 from penstock.manifests.deployment import Role
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import PoolReplay, Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.router import Router
 from penstock.simulate.study import Progress, Row, Study
-from penstock.tune.compare import Trial
-from penstock.tune.parts import Parts, parts_of
 from penstock.tune.settings import RouterSettings, settings_of
-from penstock.tune.tuning import Tuning, tune
+from penstock.tune.tuning import Parts, Trial, Tuning, parts_of, tune
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
 

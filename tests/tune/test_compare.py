@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock.simulate.study import Row
-from penstock.tune.compare import best_of, exceeded, queue_share, ranked, ratio_of
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings
+from penstock.tune.tuning import best_of, exceeded, queue_share, ranked, ratio_of
 from tests.simulate.test_metrics import steady
 from tests.tune.scripted import TUNED, deployment, metrics, trial
 

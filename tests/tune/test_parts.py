@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.errors import SimulationError
-from penstock.simulate.cache import Cache
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Row, Study
-from penstock.tune.parts import MIN_REQUESTS, halves, parts_of, with_enough_conversations
+from penstock.tune.tuning import MIN_REQUESTS, halves, parts_of, with_enough_conversations
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.simulate.test_metrics import answer

@@ -9,9 +9,8 @@ import pytest
 
 from penstock.cli import tune as command
 from penstock.tune import report, tuning
-from penstock.tune.compare import best_of, ratio_of
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
-from penstock.tune.tuning import Search, tune
+from penstock.tune.tuning import Search, best_of, ratio_of, tune
 from tests.tune.scripted import (
     SEEDS,
     TUNED,

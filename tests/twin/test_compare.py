@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.simulate.window import ServedRequest
-from penstock.twin.compare import (
+from penstock.twin.twin import (
     REQUESTS,
     comparison_line,
     comparison_requests,

@@ -11,7 +11,7 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import replayable
-from penstock.twin.engines import live_engine, notes, replayed_engines, require_all
+from penstock.twin.twin import live_engine, notes, replayed_engines, require_all
 
 pytestmark = pytest.mark.slow
 

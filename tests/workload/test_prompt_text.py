@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.workload.prompt_text import prompt_text
+from penstock.workload.prompts import prompt_text
 from penstock.workload.request import BLOCK_TOKENS, Request
 
 

@@ -1,7 +1,7 @@
 """Other traffic of the same requests."""
 
 from penstock.workload import BLOCK_TOKENS, Request
-from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
+from penstock.workload.request import double_inputs, without_shared_prefixes
 
 
 def request(tokens: int, *blocks: int) -> Request:

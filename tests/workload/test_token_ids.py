@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from penstock.workload import BLOCK_TOKENS, Request
-from penstock.workload.token_ids import FIRST_ID, LAST_ID, prompt
+from penstock.workload.prompts import FIRST_ID, LAST_ID, prompt
 
 
 def test_equal_blocks_have_equal_tokens_and_another_salt_changes_them() -> None:

@@ -9,11 +9,11 @@ from math import inf
 
 from penstock.bench.records import Records
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import MAX_REFUSED
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.window import (
+    Conversations,
     ServedRequest,
+    Steadiness,
     between,
     percentile,
     steadiness_of,

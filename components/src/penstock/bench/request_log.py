@@ -9,8 +9,7 @@ from functools import cached_property
 
 from penstock.bench.records import Records
 from penstock.bench.trace_file import Key
-from penstock.simulate.conversations import Conversations
-from penstock.simulate.window import ServedRequest, between, steady_window
+from penstock.simulate.window import Conversations, ServedRequest, between, steady_window
 from penstock.workload import Request
 
 

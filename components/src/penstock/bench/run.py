@@ -17,7 +17,7 @@ from penstock.bench.trace_file import Key, at_speed, keyed, write_trace
 from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
+from penstock.simulate.window import Conversations
 from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
 from penstock.workload import Request

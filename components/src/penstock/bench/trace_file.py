@@ -15,9 +15,8 @@ from typing import Any
 
 from penstock.atomic_file import naming
 from penstock.workload import Request
-from penstock.workload.prompt_text import prompt_text
+from penstock.workload.prompts import prompt, prompt_text
 from penstock.workload.request import with_blocks
-from penstock.workload.token_ids import prompt
 
 Key = tuple[str, int]
 """Conversation and turn, with which AIPerf names a request in its records."""

@@ -14,12 +14,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from penstock.capture.access_log import is_access_log, is_own_message, parse_envoy
-from penstock.capture.clock import Clocks, Jump, StreamClock
+from penstock.capture.access_log import is_access_log, is_own_message, other_kind, parse_envoy
 from penstock.capture.dynamo_trace import is_dynamo_trace, parse_dynamo
 from penstock.capture.log_files import find_files, read_lines, stream_of
-from penstock.capture.other_logs import other_kind
-from penstock.capture.record import BrokenRecordError, LeftOut, RequestRecord
+from penstock.capture.record import (
+    BrokenRecordError,
+    Clocks,
+    Jump,
+    LeftOut,
+    RequestRecord,
+    StreamClock,
+)
 from penstock.errors import InputError, Problem
 
 FileFormat = Literal["dynamo", "envoy"]

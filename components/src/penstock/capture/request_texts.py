@@ -130,13 +130,13 @@ def no_text(source: str) -> Problem:
 
 def text_warnings(path: Path, known: int, total: int) -> list[str]:
     """Of the written file: what it contains, and how many requests have no text."""
-    found = [f"{path} contains the text that users sent; only you can read the file"]
+    notes = [f"{path} contains the text that users sent; only you can read the file"]
     if known < total:
-        found.append(
+        notes.append(
             f"{total - known:,} of {total:,} requests have no text, and are not in {path}: Dynamo "
             "writes the text of chat requests only"
         )
-    return found
+    return notes
 
 
 def _unwritable(path: Path, error: OSError) -> Problem:

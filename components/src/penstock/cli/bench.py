@@ -273,10 +273,8 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
     from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.cache import environment_cache
-    from penstock.simulate.replay import Replays, require_environment
-    from penstock.simulate.replayable import replayable
-    from penstock.simulate.router_mode import require_replayed_mode
+    from penstock.simulate.replay import Replays, environment_cache, require_environment
+    from penstock.simulate.replayable import replayable, require_replayed_mode
 
     if args.predict is None:
         return None

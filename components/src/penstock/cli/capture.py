@@ -235,8 +235,8 @@ def _finish(
     problem: Problem | None,
 ) -> None:
     from penstock.capture import report
-    from penstock.capture.lengths import with_lengths
     from penstock.capture.request_texts import text_warnings
+    from penstock.capture.trace_file import with_lengths
     from penstock.local.graphs import are_mockers
 
     requests = with_lengths(captured, option)

@@ -252,7 +252,7 @@ def _print_partial(
     args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
     from penstock.fitted import fitted, width_of
-    from penstock.plan.partial import partial_lines
+    from penstock.plan.no_plan import partial_lines
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
     for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):

@@ -15,7 +15,7 @@ from penstock.significant import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
-    from penstock.simulate.cache import Cache
+    from penstock.simulate.replay import Cache
     from penstock.workload.load import LoadedWorkload
 
 
@@ -51,7 +51,7 @@ def add_no_cache(parser: argparse.ArgumentParser) -> None:
 
 def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
     """The results of earlier replays in the environment of ``python``, or none."""
-    from penstock.simulate.cache import Cache, environment_cache
+    from penstock.simulate.replay import Cache, environment_cache
 
     return Cache(None, "") if args.no_cache else environment_cache(python)
 

@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
-    from penstock.simulate.replayable import replayable
-    from penstock.simulate.router_mode import require_replayed_mode
+    from penstock.simulate.replayable import replayable, require_replayed_mode
     from penstock.simulate.study import Study
 
     end_as_interrupted()
@@ -147,7 +146,7 @@ def _print(
     planned: list[Replayable],
 ) -> int:
     from penstock.simulate import report
-    from penstock.simulate.fixed import compare_with_planner
+    from penstock.simulate.planner import compare_with_planner
     from penstock.simulate.working_set import working_sets
 
     progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)

@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.state import StateDir
     from penstock.local.tracing import folder, require_traces, unknown_request
     from penstock.tracing.explain import UnknownRequestError, explain
-    from penstock.tracing.load import load
     from penstock.tracing.report import explanation_document, explanation_lines
+    from penstock.tracing.requests import load
 
     state = StateDir(args.graph)
     require_same_sets(state, args.sets)

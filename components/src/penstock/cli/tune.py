@@ -58,9 +58,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
-    from penstock.tune.parts import parts_of, with_enough_conversations
-    from penstock.tune.require import require_tunable
-    from penstock.tune.tuning import tune
+    from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
 
     end_as_interrupted()
     check_graph_output(args)

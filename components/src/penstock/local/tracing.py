@@ -18,8 +18,8 @@ from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
 from penstock.nearest import nearest
-from penstock.tracing.receiver import MOCKER_TRACES, TRACES, Receiver
 from penstock.tracing.requests import TracedRequest
+from penstock.tracing.store import MOCKER_TRACES, TRACES, Receiver
 
 ENABLED = "OTEL_EXPORT_ENABLED"
 SAMPLE_RATIO = "OTEL_TRACES_SAMPLE_RATIO"

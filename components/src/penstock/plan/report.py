@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from penstock.plan.draft import METHOD
 from penstock.plan.evidence import loss_name
 from penstock.plan.margin import Margin, margin_line, meets_slo, shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan, Plan
-from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
+from penstock.plan.request import METHOD, Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
-from penstock.plan.trials import Trial
+from penstock.plan.trials import EQUAL, SCALE_STEP, TIE, Trial, score_of
 from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE

@@ -116,8 +116,8 @@ def _gpu_count(number: int) -> str:
 def find_model_id(text: str) -> str:
     """The id of a known model. UsageError for another one."""
     by_name = {name.rpartition("/")[2]: name for name in MODELS} | {name: name for name in MODELS}
-    if found := by_name.get(text.lower()):
-        return found
+    if size := by_name.get(text.lower()):
+        return size
     near = nearest(text, by_name)
     fix = f"Did you mean {near}? " if near else ""
     fix += f"Known: {', '.join(MODELS)}. For others, use `penstock plan` or write the graph by hand"
@@ -126,9 +126,9 @@ def find_model_id(text: str) -> str:
 
 def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    found = find_gpu(text)
-    if found is not None and found.name in GPU_NAMES:
-        return found
+    gpu = find_gpu(text)
+    if gpu is not None and gpu.name in GPU_NAMES:
+        return gpu
     message, fix = gpu_fix(text, GPU_NAMES)
     raise UsageError(Problem(place="--gpu", message=message, fix=fix))
 
@@ -262,7 +262,7 @@ def _limited(candidate: Candidate, concurrency: int) -> Candidate:
     batch = SMALLEST_BATCH
     while batch < share:
         batch *= 2
-    prefill = tuple(_enough(one, concurrency) for one in candidate.prefill)
+    prefill = tuple(_enough(pool, concurrency) for pool in candidate.prefill)
     worker = replace(pool, batch=min(batch, pool.batch))
     return replace(candidate, prefill=prefill, worker=worker)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
+from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.significant import significant
@@ -25,6 +26,9 @@ FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for fur
 FINALISTS = 2
 FINAL_REPLAYS = 12  # a second seed for the semifinalists, a third for the finalists, three times
 T = TypeVar("T")
+TIE = 0.03  # within this, the less complex candidate wins
+EQUAL = 0.01  # within this, scores are equal: the KV router's random ties make such a difference
+SCALE_STEP = 1.05  # scales of the search for throughput are powers of it
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,8 @@ class Trial:
         return self._median("request_rate")
 
     def _median(self, name: str) -> float:
-        found = dict(spreads(self.row.metrics)).get(name)
-        return found.median if found else 0.0
+        spread = dict(spreads(self.row.metrics)).get(name)
+        return spread.median if spread else 0.0
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -170,7 +174,7 @@ class Trials:
         states = {
             spec: (spec.candidate, *self.losses_of(spec.candidate).values()) for spec in specs
         }
-        candidates = list(dict.fromkeys(c for some in states.values() for c in some))
+        candidates = list(dict.fromkeys(c for graphs in states.values() for c in graphs))
         installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
         new: dict[TrialSpec, int] = {}
         for spec in dict.fromkeys(specs):
@@ -217,11 +221,11 @@ class Trials:
         traffic must meet the SLO, not only the median."""
         rows = (row, *losses.values())
         meets_slo = all(
-            one.is_served and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
-            for one in rows
+            row.is_served and self.meets_slo(row) and _least_goodput(row) >= self.study.attain
+            for row in rows
         )
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
-        self.replays += sum(len(one.metrics) for one in rows)
+        self.replays += sum(len(row.metrics) for row in rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=self.seeds)] = trial
         self.measured.append(trial)
         return trial
@@ -242,7 +246,7 @@ class Trials:
         surest: dict[TrialSpec, TrialSpec] = {}
         for spec in self._known:
             first = replace(spec, seeds=1)
-            surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.seeds)
+            surest[first] = max(surest.get(first, spec), spec, key=lambda s: s.seeds)
         return list(surest.values())
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
@@ -291,7 +295,7 @@ class Trials:
 
 
 def _least_goodput(row: Row) -> float:
-    return min(one.goodput or 0.0 for one in row.metrics)
+    return min(seed.goodput or 0.0 for seed in row.metrics)
 
 
 def joined(
@@ -299,8 +303,8 @@ def joined(
 ) -> Trials:
     """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
-    known = {spec: trial for one in searches for spec, trial in one._known.items()}
-    used = sum(one.replays for one in searches)
+    known = {spec: trial for search in searches for spec, trial in search._known.items()}
+    used = sum(search.replays for search in searches)
     left = max(0, budget - used)
     both = Trials(
         first.study,
@@ -320,3 +324,42 @@ def joined(
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
+
+
+Score = Callable[[Trial], tuple[float, ...]]
+
+
+def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
+    """The least complex of those that tie with the best, and of several such the best."""
+    score = score_of(objective)
+    near = _near(finalists, score, TIE)
+    least = min(trial.candidate.complexity for trial in near)
+    return in_order([trial for trial in near if trial.candidate.complexity == least], score)[0]
+
+
+def in_order(trials: Sequence[Trial], score: Score) -> list[Trial]:
+    """Best first. Equal ones are ordered by complexity, as their scores differ randomly."""
+    left, order = list(trials), []
+    while left:
+        order.append(min(_near(left, score, EQUAL), key=lambda t: t.candidate.order))
+        left.remove(order[-1])
+    return order
+
+
+def _near(trials: Sequence[Trial], score: Score, band: float) -> list[Trial]:
+    """Those whose score equals the best, except for the last number, which is within ``band``."""
+    best = max(map(score, trials))
+
+    def is_near(value: tuple[float, ...]) -> bool:
+        return value[:-1] == best[:-1] and value[-1] >= best[-1] * (1 - band)
+
+    return [trial for trial in trials if is_near(score(trial))]
+
+
+def score_of(objective: Objective) -> Score:
+    """Higher is better; the first number counts first."""
+    if objective is Objective.COST:
+        return lambda trial: (-float(trial.candidate.gpus), trial.user_rate)
+    if objective is Objective.THROUGHPUT:
+        return lambda trial: (trial.row.scale, trial.user_rate)
+    return lambda trial: (trial.user_rate,)

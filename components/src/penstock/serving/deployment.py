@@ -185,9 +185,9 @@ class ServingDeployment:
     def router_setting(self, flag: str, variable: str) -> Setting | None:
         """The setting of the first frontend's router, by flag or variable; None if unset."""
         for component, launch, flags in self.frontends:
-            for given in reversed(flags):
-                if given.flag is not None and flag in given.flag.spellings:
-                    return Setting(given.value, Location(component.name, "args", (given.spelling,)))
+            for occurrence in reversed(flags):
+                if occurrence.flag is not None and flag in occurrence.flag.spellings:
+                    return Setting(occurrence.value, Location(component.name, "args", (occurrence.spelling,)))
             if (text := launch.env.get(variable)) is not None:
                 return Setting(text, Location(component.name, "env", (variable,)))
         return None
@@ -195,21 +195,21 @@ class ServingDeployment:
     @cached_property
     def router_mode(self) -> str:
         """Of the first frontend: round-robin, random, kv, direct, …"""
-        found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
-        return str(found.value) if found else "round-robin"
+        setting = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
+        return str(setting.value) if setting else "round-robin"
 
     @cached_property
     def follows_kv_events(self) -> bool:
         """Whether the router uses the workers' KV events."""
         if self.router_mode != "kv":
             return False
-        found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
-        return found is None or str(found.value).lower() not in ("false", "0", "no")
+        setting = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
+        return setting is None or str(setting.value).lower() not in ("false", "0", "no")
 
     def longest_prompt(self, worker: Worker) -> int | None:
         """Tokens of the longest prompt the worker must take: its context length or the model's."""
-        own = worker.count("context_length")
-        return own or (self.model.positions if self.model else None) or None
+        configured = worker.count("context_length")
+        return configured or (self.model.positions if self.model else None) or None
 
 
 def _starts_as_prefill(worker: Worker) -> bool:

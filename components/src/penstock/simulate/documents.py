@@ -13,7 +13,7 @@ from penstock.simulate.calibration import Calibration
 from penstock.simulate.interval import Interval
 from penstock.simulate.metrics import Spread
 from penstock.simulate.scaling import Event
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import Steadiness
 
 # Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
 SCHEMA_VERSION: Final = 1

@@ -12,13 +12,11 @@ from typing import Any
 
 from penstock.errors import InputError, Problem
 from penstock.simulate.calibration import with_fixed_ttft
-from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.parallel import in_parallel
-from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
+from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace, in_parallel
 from penstock.simulate.scaling import Scaling, scaling_of
-from penstock.simulate.steadiness import MAX_GROWTH, Steadiness, least_steady
+from penstock.simulate.window import MAX_GROWTH, Conversations, Steadiness, least_steady
 from penstock.workload.duration import (
     exceeds_conversation_limit,
     exceeds_sample_limit,
@@ -68,7 +66,7 @@ class Row:
     @property
     def requests(self) -> int:
         """Those that the figures of a seed describe; of the seed with the fewest."""
-        return min(one.requests for one in self.metrics)
+        return min(seed.requests for seed in self.metrics)
 
     def renamed(self, name: str) -> Row:
         return replace(self, replayable=replace(self.replayable, name=name))
@@ -76,8 +74,8 @@ class Row:
     @property
     def steadiness(self) -> Steadiness | None:
         """Of the least steady seed; None if all requests count."""
-        some = [one.steadiness for one in self.metrics if one.steadiness is not None]
-        return least_steady(some) if some else None
+        measured = [seed.steadiness for seed in self.metrics if seed.steadiness is not None]
+        return least_steady(measured) if measured else None
 
     @property
     def is_steady(self) -> bool:
@@ -91,7 +89,7 @@ class Row:
 
     @property
     def goodput(self) -> float | None:
-        shares = [one.goodput for one in self.metrics if one.goodput is not None]
+        shares = [seed.goodput for seed in self.metrics if seed.goodput is not None]
         return median(shares) if shares else None
 
 
@@ -155,10 +153,12 @@ class Study:
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         sampled = self._sampled(self.workload, deployments)
         jobs = [self._jobs(deployment, self.workload, sampled) for deployment in deployments]
-        results = iter(self.replays.run([job for some in jobs for job in some], progress))
+        results = iter(
+            self.replays.run([job for jobs_of_graph in jobs for job in jobs_of_graph], progress)
+        )
         return [
-            self._row(d, some, list(islice(results, len(some))))
-            for d, some in zip(deployments, jobs, strict=True)
+            self._row(d, jobs_of_graph, list(islice(results, len(jobs_of_graph))))
+            for d, jobs_of_graph in zip(deployments, jobs, strict=True)
         ]
 
     def sustained_loads(

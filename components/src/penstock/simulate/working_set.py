@@ -69,7 +69,7 @@ def _capacity(pool: PoolReplay) -> int:
 
 def _median_duration_ms(result: Mapping[str, Any]) -> float:
     served = served_requests(result)
-    return median(one.e2e_ms for one in served) if served else 0.0
+    return median(request.e2e_ms for request in served) if served else 0.0
 
 
 def needed_again(requests: Sequence[Request], request_ms: float) -> int:

@@ -10,20 +10,21 @@ from statistics import median
 
 from penstock.simulate.documents import SCHEMA_VERSION
 from penstock.simulate.report import aligned, arrival_of, as_rows, notes
-from penstock.tune.compare import (
+from penstock.tune.settings import DYNAMO_DEFAULT, shown
+from penstock.tune.tuning import (
     LIMITED,
     MARGIN,
     NEEDED,
     QUEUED,
     SLO_MARGIN,
+    Confirmation,
     Trial,
+    Tuning,
     exceeded,
     queue_share,
     ratio_of,
     values,
 )
-from penstock.tune.settings import DYNAMO_DEFAULT, shown
-from penstock.tune.tuning import Confirmation, Tuning
 
 SHOWN = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (

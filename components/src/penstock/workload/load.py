@@ -147,7 +147,7 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
             message = f"{loaded.name} samples its requests and reads no trace"
             raise InputError(Problem(place="--trace", message=message, fix="Remove --trace."))
         return loaded
-    file = trace or (path.parent / own if (own := loaded.workload.trace.file) else None)
+    file = trace or (path.parent / relative if (relative := loaded.workload.trace.file) else None)
     if file is None:
         fix = "Add --trace FILE"
         raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))

@@ -19,7 +19,6 @@ from penstock.tracing.explain import (
     UnknownRequestError,
     explain,
 )
-from penstock.tracing.load import Loaded, load
 from penstock.tracing.report import (
     LIST_HEADINGS,
     LIST_NUMBERS,
@@ -31,6 +30,7 @@ from penstock.tracing.report import (
     summary_lines,
     verdict,
 )
+from penstock.tracing.requests import Loaded, load
 from penstock.tracing.store import NAME, OLDER
 
 ROWS = 20  # of the list, as in `penstock trace`

@@ -11,7 +11,7 @@ from penstock.checks.rules.containers import mappings, truth
 from penstock.checks.rules.kv_transfer.transfer import has_connector, lacks_transceiver
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.node_labels import all_node_labels, node_labels
+from penstock.serving.understand import all_node_labels, node_labels
 from penstock.serving.worker import Worker
 
 RDMA_RESOURCES = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")

@@ -9,7 +9,7 @@ from penstock.as_mapping import as_mapping
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.node_labels import node_labels
+from penstock.serving.understand import node_labels
 from penstock.serving.worker import Worker
 
 PRODUCT_LABEL = "nvidia.com/gpu.product"

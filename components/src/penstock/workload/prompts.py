@@ -6,6 +6,7 @@ from random import Random
 
 from penstock.workload.request import BLOCK_TOKENS, Request
 
+FIRST_ID, LAST_ID = 100, 4000  # within the packaged tokenizer's 4096, beyond special ones
 # Each is one token, with the space before it, in the vocabularies of gpt-oss (o200k_base) and
 # SmolLM2; other vocabularies for English have most of them too.
 WORDS = tuple(
@@ -22,6 +23,15 @@ WORDS = tuple(
     )
     for word in line.split()
 )
+
+
+def prompt(request: Request, salt: str) -> list[int]:
+    """Token ids; blocks with the same id have the same tokens. ``salt`` changes all of them."""
+    ids: list[int] = []
+    for block in request.blocks:
+        draw = Random(f"{salt} {block}")
+        ids += (draw.randrange(FIRST_ID, LAST_ID) for _ in range(BLOCK_TOKENS))
+    return ids[: request.input_tokens]
 
 
 def prompt_text(request: Request, salt: str) -> str:
