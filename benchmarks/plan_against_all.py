@@ -83,7 +83,7 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     hopeful = [trial for trial in looked if trial.meets_slo and score(trial) >= least]
     best = found.winner
     for trial in sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]:
-        again = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
+        again = trials.trial_of(TrialSpec(trial.candidate, seeds=SEEDS))
         if again and again.meets_slo and score(again) > score(best):
             longer = confirmed_trial(trials, again)
             best = max([best, longer], key=score) if longer else best

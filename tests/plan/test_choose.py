@@ -166,9 +166,9 @@ def test_a_small_budget_still_finds_a_candidate(objective: str, budget: int) -> 
 
 def test_a_scale_beyond_the_plan_limit_is_not_replayed() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=1000)})
-    assert asked.one(TrialSpec(aggregated(1), scale=200)) is None
+    assert asked.trial_of(TrialSpec(aggregated(1), scale=200)) is None
     assert asked.replays == 0
-    assert asked.one(TrialSpec(aggregated(1), scale=100))
+    assert asked.trial_of(TrialSpec(aggregated(1), scale=100))
 
 
 def test_concurrency_that_needs_too_many_requests_exceeds_the_plan_limit() -> None:
@@ -205,7 +205,10 @@ def test_later_replays_keep_what_the_first_ones_found(budget: int) -> None:
 
 def test_a_trial_is_run_once() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=1)})
-    first, second = asked.one(TrialSpec(aggregated(1))), asked.one(TrialSpec(aggregated(1)))
+    first, second = (
+        asked.trial_of(TrialSpec(aggregated(1))),
+        asked.trial_of(TrialSpec(aggregated(1))),
+    )
     assert first is second
     assert asked.replays == 1
 

@@ -68,7 +68,7 @@ def test_no_trial_starts_after_the_deadline_and_time_is_kept_for_further_seeds()
     with search.reserving(2):
         assert len(search.of([TrialSpec(one)])) == 1
         now = FIRST_SHARE * 100
-        assert (search.of([TrialSpec(two)]), search.free) == ([], 0)
+        assert (search.of([TrialSpec(two)]), search.check_budget()) == ([], 0)
     assert len(search.of([TrialSpec(one, seeds=2)])) == 1
     now = 100
     assert search.of([TrialSpec(four)]) == []

@@ -73,7 +73,7 @@ class Captured:
         return request
 
     def in_order(self) -> list[TimedRequest]:
-        """By arrival, merged over all logs."""
+        """The requests by arrival, merged over all logs."""
         return sorted(self.requests, key=lambda request: request.arrival_ms)
 
 
@@ -168,7 +168,8 @@ def _check_broken(broken: list[Problem], lines: int, strict: bool) -> None:
 
 
 def _detect(path: Path) -> FileFormat | None:
-    """None for a file without a complete line. InputError for a file of another format."""
+    """The format of a file; None for one without a complete line. InputError for a file of another
+    format."""
     lines = list(islice(read_lines(path), SAMPLE_LINES))
     complete = [line.text for line in lines if line.is_complete]
     sample = complete or [line.text for line in lines if line.text]

@@ -231,7 +231,8 @@ class _Reader:
                 self._notify(f"stream {self._source.stream} was created again; reading all of it")
 
     async def _created_at(self, client: Client) -> datetime | None:
-        """None if the stream does not exist, NATS is not connected, or the user may not ask."""
+        """When the stream was created; None if it does not exist, NATS is not connected, or the
+        user may not ask."""
         assert self._source.stream is not None
         try:
             return (await client.jetstream().stream_info(self._source.stream)).created

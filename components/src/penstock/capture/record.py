@@ -1,4 +1,7 @@
-"""What a parser makes of one line or message: a request, or the reason why there is none."""
+"""What a parser makes of one line or message: a request, or the reason why there is none.
+
+Jumps of the clock in one log are corrected, so that its order and its gaps stay plausible.
+"""
 
 from __future__ import annotations
 

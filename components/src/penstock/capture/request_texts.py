@@ -129,7 +129,7 @@ def no_text(source: str) -> Problem:
 
 
 def text_warnings(path: Path, known: int, total: int) -> list[str]:
-    """Of the written file: what it contains, and how many requests have no text."""
+    """Warnings about the written file: what it contains, and how many requests have no text."""
     notes = [f"{path} contains the text that users sent; only you can read the file"]
     if known < total:
         notes.append(

@@ -1,4 +1,7 @@
-"""Writes a trace in Mooncake's format, and a workload file that names it."""
+"""Writes a trace in Mooncake's format, and a workload file that names it.
+
+For logs without token counts, lengths are sampled from the distribution that the user states.
+"""
 
 from __future__ import annotations
 

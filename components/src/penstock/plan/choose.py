@@ -59,7 +59,7 @@ def _raced(trials: Trials, ranked: Ranked) -> dict[Candidate, int]:
                 continue
             if (exponent := _climbed(trials, trial.candidate, start)) is not None:
                 met[trial.candidate] = exponent
-        if not trials.free:
+        if not trials.check_budget():
             break
     return met
 
@@ -83,7 +83,7 @@ def _climbed(trials: Trials, candidate: Candidate, start: int) -> int | None:
     """The highest exponent that meets the SLO, from ``start`` on; None if ``start`` misses it."""
 
     def meets_slo(exponent: int) -> bool:
-        trial = trials.one(TrialSpec(candidate, scale=SCALE_STEP**exponent))
+        trial = trials.trial_of(TrialSpec(candidate, scale=SCALE_STEP**exponent))
         return trial is not None and trial.meets_slo
 
     if not meets_slo(start):
@@ -107,7 +107,7 @@ def _confirmed(trials: Trials, candidate: Candidate, exponent: int) -> Trial | N
     """The highest scale at which all seeds together meet the SLO."""
     for lower in range(STEPS_DOWN):
         scale = SCALE_STEP ** (exponent - lower)
-        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
         if trial is None:
             return None
         if trial.meets_slo:
@@ -128,7 +128,7 @@ def best_of(trials: Trials, request: PlanRequest, ranked: Ranked) -> list[Trial]
 
 def _fastest(trials: Trials, ranked: Ranked) -> list[Trial]:
     with trials.reserving(trials.final_replays):
-        first = trials.of([TrialSpec(c) for c in ranked.candidates[: trials.free]])
+        first = trials.of([TrialSpec(c) for c in ranked.candidates[: trials.check_budget()]])
     return _finals(trials, first, Objective.INTERACTIVITY)
 
 
@@ -149,7 +149,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
     number = next(enough, len(groups) - 1)
     best: list[Trial] = []
     missed, step = number - 1, 1
-    while not best and 0 <= number < len(groups) and trials.free:
+    while not best and 0 <= number < len(groups) and trials.check_budget():
         best = finalists(number, group)
         if not best:
             missed, number = number, min(number + step, max(number + 1, len(groups) - 1))
@@ -172,7 +172,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> list[Trial]:
 
 
 def cheapest_of(trials: Trials, group: Sequence[Candidate]) -> list[Trial]:
-    """Those of candidates with equally many GPUs that meet the SLO, best first."""
+    """Of candidates with equally many GPUs, finds those that meet the SLO, best first."""
     with trials.reserving(trials.final_replays):
         first = trials.of([TrialSpec(candidate) for candidate in group])
     return _finals(trials, first, Objective.COST)
@@ -188,7 +188,7 @@ def _finals(trials: Trials, first: Sequence[Trial], objective: Objective) -> lis
     if trials.is_costly:
         chosen = set(hopeful[:FINALISTS])
         return in_order([t for t in first if t.candidate in chosen], score_of(objective))
-    most = max(1, min(SEMIFINALISTS, trials.free - FINALISTS))
+    most = max(1, min(SEMIFINALISTS, trials.check_budget() - FINALISTS))
     semifinal = trials.of([TrialSpec(candidate, seeds=2) for candidate in hopeful[:most]])
     order = dict.fromkeys([*_hopeful(semifinal, objective), *hopeful[most:]])
     best: list[Trial] = []
@@ -201,7 +201,7 @@ def _finals(trials: Trials, first: Sequence[Trial], objective: Objective) -> lis
 
 
 def _hopeful(trials: Sequence[Trial], objective: Objective) -> list[Candidate]:
-    """Those that meet the SLO: the best, the one that would win against it, then the others."""
+    """Candidates that meet the SLO: the best, the one that would win against it, then the rest."""
     met = in_order([trial for trial in trials if trial.meets_slo], score_of(objective))
     likely = [winner_of(met, objective)] if met else []
     return list(dict.fromkeys(trial.candidate for trial in (*met[:1], *likely, *met)))

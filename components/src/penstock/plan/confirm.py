@@ -36,7 +36,7 @@ STEPS_DOWN = 6  # scales below the highest of the search, of which each is two o
 def confirmed_families(
     trials: Trials, families: Sequence[Sequence[Trial]], ranked: Sequence[Ranked]
 ) -> list[list[Trial]]:
-    """As `confirmed_family` for both.
+    """Does what `confirmed_family` does for both families.
 
     If replays are costly, and fewer GPUs are the objective, a family that needs more than the
     confirmed graph of the other stays unconfirmed: its short replays are too good rather than too
@@ -102,9 +102,9 @@ def _fewest(family: Sequence[Trial]) -> float:
 
 
 def confirmed_family(trials: Trials, family: Sequence[Trial], ranked: Ranked) -> list[Trial]:
-    """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on: with
-    the others that have as many GPUs, then with more, in replays that are in addition to the
-    budget."""
+    """Does what `confirmed` does. If no graph is left, and fewer GPUs are the objective, the search
+    goes on: with the others that have as many GPUs, then with more, in replays that are in addition
+    to the budget."""
     left = confirmed(trials, family)
     if left or not family or trials.deployments.request.objective is not Objective.COST:
         return left
@@ -127,9 +127,9 @@ def _further(ranked: Ranked, least: int, size: int) -> list[Sequence[Candidate]]
 
 
 def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
-    """Those of ``family`` that are left, best first: the one that would be recommended met the SLO
-    in a replay that is steady, if the time allowed one. For fewer GPUs, and if replays are costly,
-    only that one."""
+    """The graphs of ``family`` that are left, best first: the one that would be recommended met the
+    SLO in a replay that is steady, if the time allowed one. For fewer GPUs, and if replays are
+    costly, only that one."""
     objective = trials.deployments.request.objective
     left, done = list(family), list[Trial]()
     while left and (trial := winner_of([*done, *left], objective)) not in done:
@@ -142,9 +142,9 @@ def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
 
 
 def confirmed_trial(trials: Trials, trial: Trial) -> Trial | None:
-    """With the figures of the longer replay; None if it misses the SLO there."""
+    """The trial with the figures of the longer replay; None if it misses the SLO there."""
     for lower in _scales(trials, trial):
-        short = trials.one(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
+        short = trials.trial_of(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
         if short is None or not short.meets_slo:
             continue
         longer = longer_trial(trials, short)

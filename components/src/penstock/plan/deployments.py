@@ -49,8 +49,8 @@ class Deployments:
     def of(
         self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
     ) -> list[tuple[Candidate, Replayable]]:
-        """Those of ``candidates`` that can be installed and replayed, in order; once ``is_over``,
-        those of them whose kind was made before."""
+        """The candidates that can be installed and replayed, in order; once ``is_over``, those of
+        them whose kind was made before."""
         kinds = [self._kind(candidate) for candidate in candidates]
         with self._lock:
             known = self._made.keys() | self.refused.keys()

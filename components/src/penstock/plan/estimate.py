@@ -1,4 +1,4 @@
-"""Estimates of a candidate's performance from step times, with one formula per queue.
+"""Estimates of a candidate's performance from step times, and the order that follows from them.
 
 They select what is replayed. The only one that is printed is a number of GPUs, if no graph meets
 the SLO.
@@ -75,7 +75,7 @@ class Estimator:
         self._pairs: dict[tuple[object, ...], Pair] = {}
 
     def scaled(self, scale: float) -> Estimator:
-        """For ``scale`` times the traffic."""
+        """The same estimator for ``scale`` times the traffic."""
         return self._with(self._traffic.scaled(scale), is_bound=self._is_bound)
 
     def bound(self) -> Estimator:
@@ -93,7 +93,7 @@ class Estimator:
         )
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
-        """At ``scale`` times the traffic; None if the engines do not keep up."""
+        """The estimate at ``scale`` times the traffic; None if the engines do not keep up."""
         traffic = self._traffic
         if traffic.concurrency is None:
             return self._of(candidate, traffic.rate * scale)
@@ -124,7 +124,7 @@ class Estimator:
         return min(pool.replicas * capacity for pool, capacity in zip(pools, alone, strict=True))
 
     def required_capacity(self, candidate: Candidate, request: PlanRequest) -> float:
-        """As `capacity`, also after the loss of a worker if the SLO must be met then."""
+        """The `capacity`, also after the loss of a worker if the SLO must be met then."""
         losses = candidate.losses.values() if request.survives_loss else ()
         return min(self.capacity(graph, request.slo) for graph in (candidate, *losses))
 
@@ -158,7 +158,7 @@ class Estimator:
         return rate * took / 1000
 
     def _of(self, candidate: Candidate, rate: float) -> Estimate | None:
-        """At ``rate`` requests/s."""
+        """The estimate at ``rate`` requests/s."""
         misses_hits = candidate.router != "kv" and not self._is_bound
         share = self._extra_prefill() if misses_hits else 1.0
         if candidate.is_disaggregated:
@@ -252,7 +252,7 @@ class Estimator:
     def _estimate(
         self, settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
     ) -> Estimate | None:
-        """None if prefill does not keep up.
+        """Combines the times of the steps; None if prefill does not keep up.
 
         ``busy``: share of time with prefill. ``prompt``, ``long``: milliseconds of prefill of a
         mean and of a long input. ``servers``: workers that prefill.
@@ -278,7 +278,7 @@ class Ranked:
     capacity: Mapping[Candidate, float]  # the highest scale that is estimated to meet the SLO
 
     def only(self, *, drafts: bool) -> Ranked:
-        """Those with or without speculative decoding."""
+        """The candidates with or without speculative decoding."""
         kept = tuple(candidate for candidate in self.candidates if candidate.drafts == drafts)
         return replace(self, candidates=kept)
 
@@ -347,8 +347,8 @@ def rank(
 
 
 def _distinct(able: Sequence[Estimated]) -> list[Estimated]:
-    """Without those that only a batch limit that is not reached distinguishes from the candidate
-    with the highest one."""
+    """Leaves out candidates that only a batch limit that is not reached distinguishes from the
+    candidate with the highest one."""
     keys = [_without_batch(estimated.candidate) for estimated in able]
     highest: dict[tuple[object, ...], int] = {}
     for key, estimated in zip(keys, able, strict=True):

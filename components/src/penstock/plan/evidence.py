@@ -49,8 +49,8 @@ def replayed(
 
 
 def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial]:
-    """Of each candidate the latest trial at the planned scale, which has the most seeds or is the
-    longest; for the highest rate the one that meets the SLO at the highest scale.
+    """Selects of each candidate the latest trial at the planned scale, which has the most seeds or
+    is the longest; for the highest rate the one that meets the SLO at the highest scale.
 
     ``measured``: in order of time.
     """
@@ -65,7 +65,7 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
-    """Those than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
+    """Trials than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""
     front: list[Trial] = []
     for trial in sorted(trials, key=lambda trial: (-trial.user_rate, -trial.gpu_rate)):
@@ -75,7 +75,8 @@ def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def cost_per_million(trial: Trial, gpu_hour_price: float | None) -> float | None:
-    """Of output tokens: the price, or GPU-seconds without one. None if there were no tokens."""
+    """The price of a million output tokens, or their GPU-seconds without a price. None if there
+    were no tokens."""
     hours = dict(spreads(trial.row.metrics)).get("gpu_hours_per_million")
     return hours.median * (gpu_hour_price or SECONDS) if hours else None
 
@@ -87,7 +88,7 @@ def binding_part(row: Row, slo: Slo, attain: float) -> tuple[str, float]:
 
 
 def neighbors(choice: Candidate, candidates: Iterable[Candidate]) -> Mapping[Candidate, str]:
-    """Those that differ from the choice in one step, and in what."""
+    """The candidates that differ from the choice in one step, and in what."""
     steps = {other: _step(choice, other) for other in candidates}
     return {other: step for other, step in steps.items() if step is not None}
 
@@ -106,7 +107,7 @@ def _step(choice: Candidate, other: Candidate) -> str | None:
 
 
 def _graph_step(choice: Candidate, other: Candidate) -> str | None:
-    """Apart from the router's settings."""
+    """What differs apart from the router's settings; None as in `_step`."""
     if choice.drafts != other.drafts:
         alike = replace(other, drafts=choice.drafts, settings=choice.settings)
         return SPECULATION if alike == choice else None

@@ -82,7 +82,7 @@ def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> lis
 
 
 def worst_margins(rows: Sequence[Row], request: PlanRequest, share: float) -> list[Margin]:
-    """Of each part of the SLO the margin in the row in which it takes longest."""
+    """For each part of the SLO, the margin in the row in which it takes longest."""
     every = (margins(row, request.slo, share, request.confidence or COVERAGE) for row in rows)
     return [
         max(part, key=lambda margin: margin.highest or margin.predicted)
@@ -91,7 +91,7 @@ def worst_margins(rows: Sequence[Row], request: PlanRequest, share: float) -> li
 
 
 def meets_slo(row: Row, request: PlanRequest, share: float) -> bool:
-    """With `--confidence`, also at the upper end of the intervals."""
+    """Whether the row meets the SLO; with `--confidence`, also at the intervals' upper end."""
     if row.goodput is None or row.goodput < share:
         return False
     if request.confidence is None:
@@ -100,7 +100,7 @@ def meets_slo(row: Row, request: PlanRequest, share: float) -> bool:
 
 
 def highest_factors(row: Row, coverage: float) -> dict[str, float]:
-    """As in `part_values`: the upper ends of the intervals."""
+    """The upper ends of the intervals, as factors for `part_values`."""
     intervals = row_intervals(row, coverage)
     return {name: intervals[name].high for name in PREDICTED if name in intervals}
 

@@ -1,4 +1,7 @@
-"""The error if no graph meets the SLO, and the changes with which one would."""
+"""What `plan` prints without a recommendation: why, and what would help.
+
+No graph meets the SLO, or the search ended after Ctrl-C or at the time limit.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Cost:
 
     @property
     def replays(self) -> int:
-        """Of a search, unless the user says how many."""
+        """The number of replays of a search, unless the user says how many."""
         return max(FEWEST, min(MOST, round(SEARCH_S / min(LONGEST_S, self.replay_s))))
 
 
@@ -126,7 +126,7 @@ class Plan:
 
     @cached_property
     def working_set(self) -> WorkingSet | None:
-        """Of the winner; the text, the header and the JSON have it."""
+        """The working set of the winner, which the text, the header and the JSON contain."""
         return working_set(self.winner.row, self.workload)
 
 
@@ -239,7 +239,7 @@ def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedW
 
 
 def _unreplayed(space: Space, families: Sequence[Ranked]) -> dict[bool, str]:
-    """As `Plan.unreplayed`."""
+    """Computes `Plan.unreplayed`."""
     why = {}
     for is_disaggregated, family in zip((False, True), families, strict=True):
         kind = "disaggregated" if is_disaggregated else "aggregated"
@@ -258,7 +258,7 @@ def _limits(
     finalists: Sequence[Sequence[Trial]],
     objective: Objective,
 ) -> dict[bool, Limit]:
-    """As `Plan.unfinished`."""
+    """Computes `Plan.unfinished`."""
     return {
         is_disaggregated: limit
         for is_disaggregated, search, family in zip((False, True), searches, finalists, strict=True)
@@ -362,7 +362,7 @@ def _plan(
 def _other_decoding(
     trials: Trials, winner: Trial, families: Sequence[Ranked], budget: int
 ) -> Trial | None:
-    """As the field of `Plan`. The search may have replayed none, so a smaller one follows, in
+    """Finds `Plan.other_decoding`. The search may have replayed none, so a smaller one follows, in
     addition to the budget."""
     request = trials.deployments.request
     if request.draft is None:

@@ -43,7 +43,7 @@ class Space:
         return max(capacities, default=0.0)
 
     def scaled(self, scale: float) -> Space:
-        """For ``scale`` times the traffic."""
+        """The same space for ``scale`` times the traffic."""
         traffic, estimator = self.traffic.scaled(scale), self.estimator.scaled(scale)
         return replace(self, traffic=traffic, estimator=estimator)
 
@@ -125,8 +125,8 @@ def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Proble
 
 
 def _allowed(possible: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
-    """Those with enough replicas. With `--confidence` only aggregated ones: there is no measured
-    point of a disaggregated graph, so none has an interval."""
+    """The candidates with enough replicas. With `--confidence` only aggregated ones: there is no
+    measured point of a disaggregated graph, so none has an interval."""
     return [
         c
         for c in possible

@@ -1,4 +1,7 @@
-"""What an operator asks `plan` for: a model, a GPU budget, a workload and an SLO."""
+"""What an operator asks `plan` for: a model, a GPU budget, a workload and an SLO.
+
+AISimulate ships the configurations of the models that it has measured, so no hub is contacted.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,8 @@ class Draft:
 def draft_of(
     model: str, draft_model: str | None, acceptance: tuple[float, ...] | None
 ) -> Draft | None:
-    """None without acceptance rates: then speculative decoding is not considered.
+    """The draft model to consider; None without acceptance rates: then speculative decoding is not
+    considered.
 
     UsageError for a model whose draft model is not known.
     """
@@ -141,7 +145,8 @@ class PlanRequest:
     calibrations: CalibrationFile | None = None
 
     def calibrated(self, file: CalibrationFile) -> PlanRequest:
-        """With predictions that the file corrects. UsageError for a request that cannot be."""
+        """The request with predictions that the file corrects. UsageError for a request that cannot
+        be."""
         place = "--calibration"
         if file.of(self.group) is None:
             fix = "Name another file, or remove --calibration."
@@ -156,7 +161,7 @@ class PlanRequest:
 
     @property
     def factors(self) -> Factors:
-        """That correct predictions."""
+        """The factors that correct predictions."""
         calibration = self.calibrations and self.calibrations.of(self.group)
         return calibration.factors if calibration else Factors()
 
@@ -290,8 +295,8 @@ def _refused(place: str, message: str, fix: str) -> UsageError:
 def _longest(
     loaded: LoadedWorkload, lengths: Sequence[int], model: PlannedModel, attain: float
 ) -> int:
-    """Of the requests that the model takes. The engines reject others of a trace; UsageError for
-    others of a sampled workload, and for so many that the SLO is out of reach."""
+    """Tokens of the longest request that the model takes. The engines reject others of a trace;
+    UsageError for others of a sampled workload, and for so many that the SLO is out of reach."""
     fitting = [length for length in lengths if length <= model.positions]
     if loaded.workload.trace is None and len(fitting) < len(lengths):
         longest, takes = max(lengths), f"{model.id} takes {model.positions}"

@@ -113,7 +113,7 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
             ]
             best = sorted(met, key=lambda trial: (-trial.goodput, trial.candidate.order))
             for trial in best[:FINALS]:
-                final = trials.one(TrialSpec(trial.candidate, seeds=trials.seeds))
+                final = trials.trial_of(TrialSpec(trial.candidate, seeds=trials.seeds))
                 if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
                     return Rescue(default=missed, trial=longer)
     return None
@@ -190,12 +190,13 @@ def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: 
 
 
 def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | None:
-    """With all seeds: at the winner's scale, or at the highest that meets the SLO."""
+    """The trial of the candidate with all seeds: at the winner's scale, or at the highest that
+    meets the SLO."""
     scale = winner.row.scale
     if trials.deployments.request.objective is Objective.THROUGHPUT:
         trial = raised(trials, candidate, scale)
     else:
-        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
     return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
 
 

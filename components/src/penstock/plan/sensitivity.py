@@ -87,7 +87,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
     met: list[tuple[float, Trial]] = []
     failing = None
     for step in STEPS_UP:
-        trial = trials.one(TrialSpec(candidate, scale=scale * step))
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale * step))
         if trial is None or not trial.meets_slo:
             failing = step if trial else None
             break
@@ -102,7 +102,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
 
 
 def known_headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
-    """As `headroom`, from the replays of a search for the highest ``scale``."""
+    """The headroom from the replays of a search for the highest ``scale``."""
     above = [
         trial.row.scale / scale
         for trial in trials.known
@@ -120,7 +120,7 @@ def compared(
     by_gpus: bool,
     scales: Sequence[float] = COMPARED,
 ) -> list[Comparison]:
-    """At every one of ``scales`` times ``base``, or until both miss the SLO.
+    """Compares two graphs at each of ``scales`` times ``base``, or until both miss the SLO.
 
     If few replays are left, those at ``base`` come first.
     """
@@ -146,7 +146,7 @@ def compared(
 
 
 def widened(aggregated: Candidate, gpus: int) -> Candidate:
-    """With as many workers as fit on ``gpus``, and at least one."""
+    """The candidate with as many workers as fit on ``gpus``, and at least one."""
     worker = aggregated.worker
     replicas = max(1, gpus // worker.layout.gpus)
     return replace(aggregated, worker=replace(worker, replicas=replicas))
@@ -217,7 +217,7 @@ def _changed_row(
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
-    """Of all trials at the planned scale the one that misses the SLO least; None without trials."""
+    """The trial at the planned scale that misses the SLO least; None without trials."""
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
@@ -233,7 +233,7 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
 
 def _lower(trials: Trials, best: Trial) -> float | None:
     for scale in STEPS_DOWN:
-        trial = trials.one(TrialSpec(best.candidate, scale=scale))
+        trial = trials.trial_of(TrialSpec(best.candidate, scale=scale))
         if trial is None:
             return None
         if trial.meets_slo and longer_trial(trials, trial).meets_slo:

@@ -148,7 +148,8 @@ def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidat
 
 
 def _routers(request: PlanRequest) -> tuple[str, ...]:
-    """Without shared prefixes only the KV router, which balances the load as well as the other."""
+    """Router modes to consider; without shared prefixes only the KV router, which balances the load
+    as well as the other."""
     return ("kv", "round-robin") if request.shares_prefixes else ("kv",)
 
 

@@ -178,7 +178,7 @@ def _candidate(
 def _smaller(
     request: PlanRequest, traffic: Traffic, least: int, concurrency: int | None
 ) -> Candidate | None:
-    """With the same kinds of workers, of which so few that a rolling update has free GPUs.
+    """The candidate with the same kinds of workers, but so few that a rolling update has free GPUs.
 
     None if a pool would have one replica, whose end interrupts the service.
     """
@@ -255,8 +255,8 @@ _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
 
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:
-    """With no more workers than the requests keep busy, and the batch of a decode or aggregated
-    worker reduced to `HEADROOM` times its share of them; never raised."""
+    """The candidate with no more workers than the requests keep busy, and the batch of a decode or
+    aggregated worker reduced to `HEADROOM` times its share of them; never raised."""
     pool = _enough(candidate.worker, concurrency)
     share = HEADROOM * concurrency / (pool.replicas * pool.layout.ranks)
     batch = SMALLEST_BATCH
@@ -268,7 +268,7 @@ def _limited(candidate: Candidate, concurrency: int) -> Candidate:
 
 
 def _enough(pool: PoolCandidate, concurrency: int) -> PoolCandidate:
-    """Without the replicas that would have fewer than `SMALLEST_BATCH` requests each."""
+    """The pool without the replicas that would have fewer than `SMALLEST_BATCH` requests each."""
     most = -(-concurrency // (SMALLEST_BATCH * pool.layout.ranks))
     return replace(pool, replicas=min(pool.replicas, most))
 

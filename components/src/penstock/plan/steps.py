@@ -44,8 +44,8 @@ class Steps:
         return _between(self.decode, running)
 
     def corrected(self, factors: Factors) -> Steps:
-        """With the factors of a calibration. A mixed step takes the time of its prefill plus that
-        of its decode."""
+        """The times corrected by the factors of a calibration. A mixed step takes the time of its
+        prefill plus that of its decode."""
         speed, slower = factors.prefill_speed, factors.step_time
 
         def prefill(times: Mapping[int, float]) -> dict[int, float]:

@@ -1,4 +1,8 @@
-"""The memory budget of a worker, from its settings, the GPU and the model."""
+"""The memory budget of a worker, from its settings, the GPU and the model.
+
+SGLang's defaults are from sglang/srt/arg_groups/memory_hook.py and
+model_executor/pool_configurator.py 0.5.21.
+"""
 
 from __future__ import annotations
 
@@ -291,8 +295,10 @@ def _set_pool(worker: Worker) -> float | None:
 
 
 def _token_limit(worker: Worker) -> int | None:
-    limit, blocks = _limit(worker, TOKEN_LIMITS), worker.engine is Engine.VLLM
-    return limit * (worker.count("block_size") or 16) if limit and blocks else limit
+    limit = _limit(worker, TOKEN_LIMITS)
+    if limit and worker.engine is Engine.VLLM:  # its limit is in blocks
+        return limit * (worker.count("block_size") or 16)
+    return limit
 
 
 def memory_budgets(deployment: ServingDeployment) -> Iterator[tuple[Worker, MemoryBudget]]:

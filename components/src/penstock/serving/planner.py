@@ -17,6 +17,8 @@ from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.strict_yaml.loader import load_json
 
+# The fields of PlannerConfig by the first release that has them. From planner_config.py in the
+# wheels of ai-dynamo 1.0.2 to 1.7.0.dev20261026, as are the next two tables.
 _ADDED = {
     "1.1": "fpm_sample_bucket_size live_dashboard_port max_num_fpm_samples optimization_target "
     "report_interval_hours report_output_dir",

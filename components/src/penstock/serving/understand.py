@@ -1,4 +1,7 @@
-"""Build a `ServingDeployment` from a source and the model files on this machine."""
+"""Build a `ServingDeployment` from a source and the model files on this machine.
+
+The GPU may also follow from the node labels that pods require.
+"""
 
 from __future__ import annotations
 

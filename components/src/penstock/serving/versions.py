@@ -1,4 +1,7 @@
-"""The versions of Dynamo and of the engine in a pod, from runtimeVersionOverride or the image."""
+"""The versions of Dynamo and of the engine in a pod, from runtimeVersionOverride or the image.
+
+Without a version, the modules and flags decide which releases a deployment may be written for.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,14 @@ DEFAULTS: Mapping[tuple[str, Engine], Any] = {
     ("memory_fraction", Engine.TRTLLM): 0.9,
     ("memory_fraction", Engine.VLLM): 0.92,
 }
+
+
+def first_by_component(workers: Iterable[Worker]) -> dict[str, Worker]:
+    """The first worker of each component, by the component's name."""
+    first: dict[str, Worker] = {}
+    for worker in workers:
+        first.setdefault(worker.name, worker)
+    return first
 
 
 @dataclass(frozen=True, kw_only=True)

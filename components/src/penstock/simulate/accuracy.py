@@ -96,7 +96,7 @@ def _never_measured(deployment: Replayable) -> str:
 
 
 def row_intervals(row: Row, coverage: float = COVERAGE) -> Mapping[str, Interval]:
-    """Of each metric with enough measured points."""
+    """The interval of each metric with enough measured points."""
     conditions = conditions_of(row)
     if conditions is None:
         return {}
@@ -108,7 +108,7 @@ def row_intervals(row: Row, coverage: float = COVERAGE) -> Mapping[str, Interval
 
 
 def conditions_of(row: Row) -> Conditions | None:
-    """None for what was not measured at all."""
+    """The conditions of a prediction; None for what was not measured at all."""
     if _never_measured(row.replayable):
         return None
     (pool,) = row.replayable.pools

@@ -1,4 +1,4 @@
-"""Factors that correct predictions of one model, GPU and engine, and their use in a replay.
+"""Factors that correct predictions of one model, GPU and engine: their file, and their use.
 
 `bench --calibrate` computes them. An engine's speed-up ratios, which are part of the key of a
 replay's cached result, scale its steps; the fixed TTFT is added to the result.
@@ -163,7 +163,7 @@ def can_scale(deployment: Replayable) -> bool:
 
 
 def corrected(deployment: Replayable, factors: Factors) -> Replayable:
-    """With the factors, which replace earlier ones."""
+    """The deployment with the factors, which replace earlier ones."""
     pools = tuple(_scaled(pool, factors) for pool in deployment.pools)
     return replace(deployment, pools=pools, fixed_ttft_ms=factors.fixed_ttft_ms)
 
@@ -191,7 +191,8 @@ class CalibrationFile:
         return self.content.of(key)
 
     def calibrated(self, deployment: Replayable) -> Replayable:
-        """With the factors of its model, GPU and engine, else with a note in `assumed`."""
+        """The deployment with the factors of its model, GPU and engine, else with a note in
+        `assumed`."""
         entry = self.of(group_of(deployment))
         if entry is None:
             note = f"{UNCALIBRATED}, as {self.missing(group_of(deployment))}"
@@ -244,8 +245,8 @@ def load_calibrations(path: Path) -> Calibrations:
 
 
 def existing_calibrations(path: Path) -> Calibrations:
-    """Those of a file that will be replaced; none if there is no file, or an empty one. InputError
-    if it is another kind of file, GraphError if it is damaged."""
+    """The calibrations of a file that will be replaced; none if there is no file, or an empty one.
+    InputError if it is another kind of file, GraphError if it is damaged."""
     if not path.exists():
         return Calibrations(penstock_calibration=VERSION, entries=())
     text = read_text_file(path)
@@ -259,7 +260,7 @@ def existing_calibrations(path: Path) -> Calibrations:
 
 
 def with_entry(file: Calibrations, entry: Calibration) -> Calibrations:
-    """With the entry instead of one for the same model, GPU and engine."""
+    """The file with the entry instead of an earlier one for the same model, GPU and engine."""
     kept = [old for old in file.entries if old.key != entry.key]
     entries = tuple(sorted([*kept, entry], key=lambda calibration: calibration.key))
     return Calibrations(penstock_calibration=VERSION, entries=entries)

@@ -1,4 +1,7 @@
-"""Dynamo's planner in a replay: the rendered configuration, without what needs a cluster."""
+"""Dynamo's planner in a replay, and the fixed pools that it is compared with.
+
+The planner has its rendered configuration, without what needs a cluster.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[st
 
 
 def _by_field_name(rendered: Mapping[str, Any]) -> dict[str, Any]:
-    """Under the names of the fields, not their aliases."""
+    """The configuration under the names of the fields, not their aliases."""
     return {str(fields().get(key, {}).get("name", key)): value for key, value in rendered.items()}
 
 
@@ -159,7 +162,8 @@ def _needs_cluster(key: str) -> bool:
 
 
 def _with_startup(pool: PoolReplay, startup_s: float) -> PoolReplay:
-    """With the start-up time of an added worker, and the GPUs that the budget counts for it."""
+    """The pool with the start-up time of an added worker, and the GPUs that the budget counts for
+    it."""
     ranks = pool.engine["dp_size"]
     stages = pool.engine["engine"]["timing_model"]["config"].get("pp", 1)
     width = max(1, pool.gpus // (ranks * stages))

@@ -1,6 +1,7 @@
-"""Jobs for Dynamo's replay, and the processes in the environment `sim` that run them.
+"""Jobs for Dynamo's replay, the processes in the environment `sim` that run them, and a cache.
 
-A process runs many jobs: its start takes three seconds, and most replays take less.
+A process runs many jobs: its start takes three seconds, and most replays take less. The cache has
+results on disk, keyed by the content of the job; deleting it is harmless.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.request import with_blocks
 
 MAX_FILES = 2000
-PRODUCER = Path(__file__).parent / "replay_child.py"  # a changed one may give other results
 CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
 SCHEMA = 27  # of the engine specs that ai-dynamo-runtime 1.6.1 reads
@@ -52,7 +52,7 @@ def cache_folder() -> Path:
 def environment_cache(python: Path) -> Cache:
     """The cache for results of the environment with this Python."""
     installed = (python.parents[1] / STAMP).read_text()
-    return Cache(cache_folder(), f"{installed} {PRODUCER.read_text()}")
+    return Cache(cache_folder(), f"{installed} {CHILD.read_text()}")
 
 
 class Cache:
@@ -64,7 +64,7 @@ class Cache:
         self._stamp = stamp
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """None if there is no result, or a damaged one."""
+        """The stored result; None if there is none, or a damaged one."""
         path = self._path(key)
         if path is None:
             return None
@@ -116,7 +116,7 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """Of the trace, which may have a hundred thousand requests."""
+        """The hash of the trace, which may have a hundred thousand requests."""
         return sha256(self.trace.encode()).hexdigest()
 
     def content(self, trace: str) -> Mapping[str, Any]:

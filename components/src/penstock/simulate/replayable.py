@@ -30,7 +30,7 @@ from penstock.memory import MemoryInputs, memory_budget
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
-from penstock.serving.worker import Worker
+from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import router_of
@@ -61,7 +61,8 @@ def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = Non
 def replayable_deployments(
     sources: Sequence[Source], hints: Hints, acceptance: Acceptance | None = None
 ) -> tuple[Replayable | PenstockError, ...]:
-    """As `replayable`, for several sources, in order; one process parses all command lines.
+    """Does what `replayable` does for several sources, in order; one process parses all command
+    lines.
 
     Errors are part of the result instead of being raised.
     """
@@ -150,11 +151,8 @@ def _replayable(
 
 def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
     """The first worker process of each component that has replicas."""
-    first: dict[str, Worker] = {}
-    for worker in serving.workers:
-        if worker.component.replicas:
-            first.setdefault(worker.name, worker)
-    return tuple(first.values())
+    running = (worker for worker in serving.workers if worker.component.replicas)
+    return tuple(first_by_component(running).values())
 
 
 def not_replayable(message: str, fix: str, place: str = "") -> SimulationError:
@@ -341,11 +339,5 @@ def router_problem(source: Source, message: str, fix: str) -> Problem:
     """A problem with the router's mode, with its line in a graph."""
     if source.loaded is None:
         return Problem(place="the frontend's --router-mode", message=message, fix=fix)
-    loaded = source.loaded
-    return Problem(
-        file=loaded.source,
-        line=loaded.places.line_of(PLACE),
-        place=PLACE,
-        message=message,
-        fix=fix,
-    )
+    line = source.loaded.places.line_of(PLACE)
+    return Problem(file=source.loaded.source, line=line, place=PLACE, message=message, fix=fix)

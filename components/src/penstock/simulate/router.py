@@ -1,4 +1,9 @@
-"""The router of a replay, from the frontend's parsed command line."""
+"""The router of a replay, from the frontend's parsed command line and the router's policy file.
+
+The replay reads the queues of a policy file (--router-policy-config). It does not read
+`worker_selection`: the parameters of Dynamo's built-in policy become the settings that the
+deprecated flags have.
+"""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Row:
 
     @property
     def requests(self) -> int:
-        """Those that the figures of a seed describe; of the seed with the fewest."""
+        """The requests that the figures of a seed describe; those of the seed with the fewest."""
         return min(seed.requests for seed in self.metrics)
 
     def renamed(self, name: str) -> Row:
@@ -73,7 +73,7 @@ class Row:
 
     @property
     def steadiness(self) -> Steadiness | None:
-        """Of the least steady seed; None if all requests count."""
+        """The steadiness of the least steady seed; None if all requests count."""
         measured = [seed.steadiness for seed in self.metrics if seed.steadiness is not None]
         return least_steady(measured) if measured else None
 
@@ -121,7 +121,7 @@ class Study:
         progress: Progress | None,
         is_promising: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
-        """As `rows`, with longer traffic for those that it leaves without a steady state.
+        """The `rows`, with longer traffic for those that it leaves without a steady state.
 
         ``is_promising``: a row that is not stays as it is. To find such rows early, the traffic is
         doubled first. None: all are.
@@ -258,7 +258,8 @@ class Study:
 
 
 def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:
-    """With turns of conversations that come later by the fixed TTFT of the turn before."""
+    """The requests with turns of conversations that come later by the fixed TTFT of the turn
+    before."""
     if not fixed_ms:
         return tuple(requests)
     return tuple(

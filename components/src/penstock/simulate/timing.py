@@ -1,6 +1,7 @@
 """How long a worker's steps take: the worker's configuration for AISimulate.
 
-Systems and quantizations: aisimulate_core/systems and sdk/common.py, 0.13.0 of 2026-10-13.
+Sources: aisimulate_core/systems, sdk/common.py and, for the cost of drafting in speculative
+decoding, sdk/speculation, 0.13.0 of 2026-10-13. `replay_child.py` passes that cost on.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Drafting:
 
 
 def drafting_of(worker: Worker) -> Drafting | None:
-    """None if the worker decodes without speculation."""
+    """How the worker drafts tokens; None if it decodes without speculation."""
     value = worker.value("speculation")
     if not value:
         return None
@@ -111,7 +112,7 @@ def cost_note(cost: Mapping[str, Any] | None) -> str | None:
 
 
 def _shape(model: str) -> Mapping[str, int] | None:
-    """From the config.json of a folder on this machine, or of a known draft model."""
+    """The shape from the config.json of a folder on this machine, or of a known draft model."""
     file = Path(model) / "config.json"
     if model and file.is_file():
         return _read(file)

@@ -1,4 +1,4 @@
-"""The measured window of a run, simulated or real. Times are milliseconds.
+"""The measured window of a run, simulated or real, and whether it shows a steady state.
 
 Two parts of a run are not counted: the warm-up, which is twice the time that a request takes, or
 the time of a conversation; and the time after the last arrival, or after the start of the last
@@ -41,7 +41,8 @@ class Conversations:
 
     @staticmethod
     def of(requests: Sequence[Request]) -> Conversations | None:
-        """None without later turns, and if all conversations start at the same time."""
+        """The conversations of requests; None without later turns, and if all conversations start
+        at the same time."""
         starts = [request.at_ms for request in requests if request.at_ms is not None]
         thinks = [request.think_ms for request in requests if request.at_ms is None]
         if not starts or not thinks or min(starts) == max(starts):
@@ -86,7 +87,6 @@ class Steadiness:
     """Seconds before the window, which do not become more with longer traffic."""
     short_request_s: float = 0.0
     """Duration of a request without a queue, in seconds."""
-    # Until the number of concurrent conversations becomes steady; 0 without conversations.
     fill_s: float = 0.0
     """Seconds until the number of concurrent conversations becomes steady; 0 without
     conversations."""
@@ -125,7 +125,7 @@ class Steadiness:
 
     @property
     def window_growth(self) -> float:
-        """As `growth`, for a window that is long enough."""
+        """The `growth` for a window that is long enough."""
         if not self.has_rate:
             return MAX_GROWTH
         if self.is_long_enough:
@@ -136,7 +136,7 @@ class Steadiness:
 
     @property
     def full_growth(self) -> float:
-        """As `growth`, where requests are expected to complete as fast as they arrive: in a short
+        """The `growth` where requests are expected to complete as fast as they arrive: in a short
         window, those of the warm-up hide it."""
         return max(self.growth, self.window_growth)
 
@@ -166,7 +166,7 @@ class Steadiness:
 
 
 def least_steady(seeds: Sequence[Steadiness]) -> Steadiness:
-    """That of the seed which needs the most additional traffic."""
+    """The steadiness of the seed that needs the most additional traffic."""
     return max(seeds, key=lambda seed: seed.growth)
 
 
@@ -228,8 +228,8 @@ def steadiness_of(requests: list[ServedRequest], conversations: Conversations | 
 def steady_window(
     requests: Sequence[ServedRequest], conversations: Conversations | None
 ) -> tuple[float, float]:
-    """From the end of the warm-up to the last arrival, in ms; the full window if there is no steady
-    state, because all requests arrive within a few request durations."""
+    """The time from the end of the warm-up to the last arrival, in ms; the full window if there is
+    no steady state, because all requests arrive within a few request durations."""
     begin, end = _after_warm_up(requests, conversations)
     is_steady = end - begin >= MIN_STEADY_DURATIONS * _median_duration(requests)
     return (begin, end) if is_steady else full_window(requests)
@@ -238,8 +238,8 @@ def steady_window(
 def _after_warm_up(
     requests: Sequence[ServedRequest], conversations: Conversations | None
 ) -> tuple[float, float]:
-    """From the end of the warm-up to the last arrival, or the last start of a conversation, in
-    ms."""
+    """The time from the end of the warm-up to the last arrival, or the last start of a
+    conversation, in ms."""
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms

@@ -37,8 +37,8 @@ class WorkingSet:
 
 
 def working_set(row: Row, loaded: LoadedWorkload) -> WorkingSet | None:
-    """Of the pool that computes prompts. ``loaded``: the workload at scale 1. None without prefix
-    caching, and if no request shares a prefix."""
+    """The working set of the pool that computes prompts. ``loaded``: the workload at scale 1. None
+    without prefix caching, and if no request shares a prefix."""
     pool = next(
         (p for p in row.replayable.pools if p.role is Role.PREFILL), row.replayable.pools[0]
     )

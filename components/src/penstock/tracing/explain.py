@@ -1,4 +1,4 @@
-"""Explain one slow request: the stage that made it slow, why, and what to do. Pure.
+"""Explain one slow request: the stage that made it slow, why, and what to do. Pure functions.
 
 A stage is compared with the same stage of other requests of similar length. `penstock trace` prints
 the result.
@@ -44,7 +44,7 @@ class _Intervals:
         self._longest = max((span.end - span.start for span in self._by_start), default=0)
 
     def overlapping(self, first: int, last: int) -> Iterator[_Interval]:
-        """Those that started at ``last`` or before, and ended after ``first``."""
+        """The intervals that started at ``last`` or before, and ended after ``first``."""
         begin = bisect_right(self._by_start, first - self._longest - 1, key=_start)
         until = bisect_right(self._by_start, last, key=_start)
         return (span for span in self._by_start[begin:until] if span.end > first)
@@ -112,7 +112,7 @@ def computed_tokens(request: TracedRequest) -> int:
 
 
 def _prefill_end(request: TracedRequest) -> int:
-    """Of a request with a worker: it has this stage."""
+    """The end of prefill in ns; a request with a worker has this stage."""
     ends = (stage.end_ms for stage in request.stages if stage.name is StageName.PREFILL)
     return request.start_ns + int(next(ends) * 1e6)
 
@@ -228,7 +228,7 @@ def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[T
 
 
 def _stages(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Stage, ...]:
-    """With the time that the client blocked in `response`.
+    """The stages, with the time that the client blocked in `response`.
 
     A worker waits when the buffers in front of it are full. Then its decode takes longer than that
     of the peers, by at most the time that the client blocked.
@@ -301,7 +301,7 @@ def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[C
 
 
 def _long(slow: StageComparison, request: TracedRequest) -> tuple[Cause, str, str]:
-    """Of a request without peers, by its own tokens."""
+    """The cause for a request without peers, from its own tokens."""
     if slow.stage.name is StageName.DECODE:
         tokens, seconds = request.output_tokens, slow.stage.ms / 1000
         return (

@@ -209,7 +209,7 @@ def _visit(
 
 
 def _phase(worker: str, root: Span) -> str:
-    """For router modes other than `kv`, whose spans have no phase."""
+    """The phase for router modes other than `kv`, whose spans have no phase."""
     prefill = root.attributes.get("prefill_worker_id")
     return PREFILL if _has_prefill_worker(root) and worker == prefill else ""
 

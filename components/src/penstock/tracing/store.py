@@ -1,6 +1,7 @@
-"""The file of recorded traces: messages as they were sent, each with its kind and length.
+"""The file of recorded traces, and the OTLP receiver on loopback that appends to it.
 
-The receiver appends and does not decode; `read` decodes. Two files bound the size.
+The file has messages as they were sent, each with its kind and length. The receiver does not
+decode them; `read` does. Two files bound the size.
 """
 
 from __future__ import annotations

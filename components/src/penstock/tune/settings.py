@@ -79,7 +79,7 @@ def grid() -> list[RouterSettings]:
 
 
 def settings_of(deployment: Replayable) -> RouterSettings:
-    """Those with which the deployment's router runs."""
+    """The settings with which the deployment's router runs."""
     parameters = deployment.router.settings or {}
     values = {key: float(parameters.get(key, PARAMETERS[key])) for key in PARAMETERS}
     threshold, policy = _queue(parameters)

@@ -1,4 +1,7 @@
-"""The steps of `tune`: replays of settings, the best on one part, and its confirmation."""
+"""The steps of `tune`: replays of settings, the best on one part, and its confirmation.
+
+The traffic is split, so that no request that chooses settings confirms them.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +136,7 @@ class Ratio:
 
 
 def values(row: Row, name: str) -> list[float]:
-    """Of a metric for each seed that has it."""
+    """The metric's value for each seed that has one."""
     return [float(v) for metrics in row.metrics if (v := getattr(metrics, name)) is not None]
 
 
@@ -275,7 +278,7 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
 
 
 def most_replays(base: RouterSettings, seeds: int) -> int:
-    """Of `tune` for a graph with ``base``."""
+    """The most replays of `tune` for a graph with ``base``."""
     fixed = 1 + (base != DYNAMO_DEFAULT)
     choice = len(_without_queue([base])) + BEST * (len(QUEUES) - 1)
     return (choice + (fixed + 1) * CONFIRMATIONS) * seeds
@@ -313,7 +316,7 @@ class Search:
         return trials + self.replay(study, new, "choice")
 
     def replay(self, study: Study, candidates: Sequence[RouterSettings], what: str) -> list[Trial]:
-        """In order."""
+        """The trials of the settings, in order."""
         deployments = [with_settings(self.deployment, settings) for settings in candidates]
         begun = self.done
 

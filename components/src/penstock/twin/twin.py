@@ -1,4 +1,4 @@
-"""`penstock up --timing model`: configure the mockers, and compare them with the replay.
+"""`penstock up --timing model`: configure live mockers as the replay's engines, and compare both.
 
 `cli.up` creates one `Twin` per run.
 """

@@ -40,7 +40,7 @@ def at_scale(workload: Workload, scale: float, *, min_requests: int | None = Non
 
 
 def for_search(workload: Workload, scale: float, *, repeat: int = 1) -> Workload:
-    """As `at_scale`, for a search over scales: with no more requests than select one.
+    """The workload `at_scale` for a search over scales, with no more requests than select one.
 
     ``repeat``: times as many, for the replay that decides.
     """

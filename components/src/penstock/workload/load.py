@@ -41,7 +41,7 @@ class LoadedWorkload:
     change: Change | None = None  # is applied to the requests: see `workload.sensitivity`
 
     def requests(self, seed: int) -> tuple[Request, ...]:
-        """In order of arrival; a trace is the same for every seed.
+        """The requests in order of arrival; a trace is the same for every seed.
 
         InputError for a broken trace, and for more requests than can be sampled.
         """
@@ -64,7 +64,7 @@ class LoadedWorkload:
 
     @property
     def requests_without_output(self) -> int:
-        """Those of a trace, which are left out."""
+        """The number of requests of a trace that are left out."""
         recorded = self._recorded()
         return recorded.without_output if recorded else 0
 
@@ -93,7 +93,8 @@ class LoadedWorkload:
         return replace(self, workload=workload)
 
     def with_concurrency(self, concurrency: int) -> LoadedWorkload:
-        """With a closed loop instead of its arrivals. UsageError for a trace or conversations."""
+        """The workload with a closed loop instead of its arrivals. UsageError for a trace or
+        conversations."""
         if self.workload.arrival is None or self.workload.conversation is not None:
             message = f"{self.name} has recorded arrivals or conversations"
             problem = Problem(place="--concurrency", message=message, fix="Use --scale instead.")
@@ -115,15 +116,15 @@ class LoadedWorkload:
         return self.with_workload(self.workload.with_requests(requests))
 
     def scaled(self, scale: float) -> LoadedWorkload:
-        """With ``scale`` times the arrival rate, and as many requests."""
+        """The workload with ``scale`` times the arrival rate, and as many requests."""
         return self.with_workload(self.workload.scaled(scale))
 
     def at_scale(self, scale: float, *, min_requests: int | None = None) -> LoadedWorkload:
-        """As `penstock.workload.duration.at_scale`."""
+        """See `penstock.workload.duration.at_scale`."""
         return self.with_workload(at_scale(self.workload, scale, min_requests=min_requests))
 
     def for_search(self, scale: float, *, repeat: int = 1) -> LoadedWorkload:
-        """As `penstock.workload.duration.for_search`."""
+        """See `penstock.workload.duration.for_search`."""
         return self.with_workload(for_search(self.workload, scale, repeat=repeat))
 
 
@@ -132,7 +133,8 @@ def ready_names() -> list[str]:
 
 
 def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
-    """By path, or by the name of a ready-made one. ``trace`` replaces the file's own trace.
+    """The workload with this path, or the name of a ready-made one. ``trace`` replaces the file's
+    own trace.
 
     InputError if there is no such file, GraphError if the file is wrong.
     """

@@ -1,4 +1,7 @@
-"""Prompts as text, for the chat API, which takes no token ids."""
+"""Prompts as token ids or, for the chat API, which takes no token ids, as text.
+
+Token ids have exactly the lengths and shared prefixes of the workload.
+"""
 
 from __future__ import annotations
 

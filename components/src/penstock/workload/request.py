@@ -1,4 +1,4 @@
-"""One request of a workload, sampled or recorded."""
+"""One request of a workload, sampled or recorded, and variants for a sensitivity analysis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Request:
 
     @property
     def tokens(self) -> int:
-        """Of its input and its output."""
+        """The tokens of its input and its output."""
         return self.input_tokens + self.output_tokens
 
 
