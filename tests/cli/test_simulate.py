@@ -199,7 +199,7 @@ RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 1
 
 
 @pytest.mark.needs("sim")
-@pytest.mark.nightly  # tests/simulate/test_planner.py has the planner's decisions
+@pytest.mark.nightly  # tests/simulate/test_scaling.py has the planner's decisions
 def test_the_planner_scales_and_is_compared_with_fixed_pools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

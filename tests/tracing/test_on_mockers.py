@@ -37,9 +37,9 @@ def test_every_output_about_mockers_says_so(is_mocker: bool) -> None:
 def test_spans_of_mockers_go_to_their_own_path_of_the_receiver() -> None:
     """A graph whose own engine is the mocker is no substitute, and no engine runs either."""
     local = adapted(deployment(frontend(), mocker("worker", "agg")))
-    found = {
+    endpoints = {
         p.name: environment("http://r", p)["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
         for p in local.programs
     }
-    assert found["worker"] == "http://r/mocker/v1/traces"
-    assert found["frontend"] == "http://r/v1/traces"
+    assert endpoints["worker"] == "http://r/mocker/v1/traces"
+    assert endpoints["frontend"] == "http://r/v1/traces"

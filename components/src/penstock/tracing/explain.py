@@ -175,6 +175,7 @@ def find(requests: Sequence[TracedRequest], requested: str) -> TracedRequest:
     """
     if not requested:  # not the empty ID of a client that sent none
         raise UnknownRequestError(requested)
+    # The IDs of responses are Dynamo's with a prefix of the API.
     bare = requested.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
     for request in reversed(requests):
         if bare == request.request_id or requested in (request.client_id, request.trace_id):
@@ -217,6 +218,7 @@ def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[T
         if other.request_id != request.request_id
         and other.model == request.model
         and other.outcome == "success"
+        # Aggregated and disaggregated requests have different stages.
         and (other.prefill is None) == (request.prefill is None)
     ]
     return tuple(
@@ -244,8 +246,8 @@ def _stages(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Sta
     return tuple(stages.values())
 
 
-def _similar(rate: int, other: int) -> bool:
-    low, high = sorted((max(rate, 1), max(other, 1)))
+def _similar(tokens: int, other: int) -> bool:
+    low, high = sorted((max(tokens, 1), max(other, 1)))
     return high <= SIMILAR * low
 
 
@@ -401,6 +403,7 @@ def _prefill_reason(
             f" cached (peers computed {usual:,.0f})",
             "Keep the beginning of prompts equal, or raise `router.overlap_score_credit`.",
         )
+    # Neither tokens ahead nor uncached tokens explain the time, so it is the worker.
     late_ms = (visit.start_ns - visit.sent_ns) / 1e6
     if late_ms > SLOW_MS:
         return (

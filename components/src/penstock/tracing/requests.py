@@ -160,6 +160,7 @@ def _request(
     decode = next((v for v in reversed(visits) if v.phase != PREFILL), None)
     if _is_incomplete(root, prefill, decode):
         return None
+    # The client may read the last tokens after the frontend has sent them.
     end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
     attributes = root.attributes
     return TracedRequest(
@@ -201,6 +202,7 @@ def _visit(
         overlap_blocks=_integer(overlap),
         selected_ns=select.start_ns,
         sent_ns=route.start_ns,
+        # Within the route's span: the clocks of the two processes may differ.
         start_ns=min(max(work.start_ns, route.start_ns), route.end_ns),
         end_ns=max(min(work.end_ns, route.end_ns), route.start_ns),
         attempt=_integer(route.attributes.get("request.attempt")) or 0,
