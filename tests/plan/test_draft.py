@@ -14,7 +14,7 @@ from penstock.plan.graph_text import graph_text
 from penstock.plan.planning import Plan
 from penstock.plan.report import lines
 from penstock.plan.report_json import as_json
-from penstock.plan.request import METHOD, TOKENS, Draft, draft_of
+from penstock.plan.request import DRAFT_TOKENS, METHOD, Draft, draft_of
 from penstock.plan.space import Candidate, Layout, candidates
 from tests.plan.simulated_study import ONE, aggregated, disaggregated, request
 from tests.plan.test_estimate import STEP, TRAFFIC
@@ -35,7 +35,7 @@ def test_a_step_generates_the_accepted_tokens_and_one_more() -> None:
 def test_the_draft_model_of_gpt_oss_is_known() -> None:
     draft = draft_of(GPT_OSS, None, (*RATES, 0.2, 0.1))
     assert draft == Draft(model="nvidia/gpt-oss-120b-Eagle3-v3", rates=RATES)
-    assert draft.tokens == TOKENS
+    assert draft.tokens == DRAFT_TOKENS
     assert draft_of(GPT_OSS, "org/head", RATES) == DRAFT
     assert draft_of(GPT_OSS, None, None) is None
 

@@ -10,10 +10,10 @@ from penstock.errors import SimulationError
 from penstock.plan.no_plan import partial_lines
 from penstock.plan.planning import (
     CONVERSATIONS,
-    FEWEST,
+    FEWEST_REPLAYS,
     LEAST_REQUESTS,
-    LONGEST_S,
-    MOST,
+    LONGEST_REPLAY_S,
+    MOST_REPLAYS,
     Cost,
     complete_workload,
     counted,
@@ -116,21 +116,21 @@ def cost(requests: int, output: int = 300) -> Cost:
 
 
 def test_long_replays_are_fewer_and_have_one_seed() -> None:
-    assert (cost(200).replays, cost(200).is_high) == (MOST, False)
-    assert FEWEST <= cost(2000, output=1000).replays < MOST
+    assert (cost(200).replays, cost(200).is_high) == (MOST_REPLAYS, False)
+    assert FEWEST_REPLAYS <= cost(2000, output=1000).replays < MOST_REPLAYS
     assert cost(2000, output=1000).is_high
-    assert cost(20_000, output=4000).replays == FEWEST
+    assert cost(20_000, output=4000).replays == FEWEST_REPLAYS
 
 
 def test_only_conversations_and_traces_can_be_searched_with_a_part() -> None:
     """A part of other workloads does not fill the engines."""
     long = cost(15_000)
-    assert long.replay_s > LONGEST_S
+    assert long.replay_s > LONGEST_REPLAY_S
     plain, turns = workload(15_000), workload(15_000, CONVERSATION)
     assert long.affordable(plain) == plain
     part = long.affordable(turns).workload.requests
     assert part is not None
-    assert LEAST_REQUESTS <= part < 15_000 * LONGEST_S / long.replay_s + 1
+    assert LEAST_REQUESTS <= part < 15_000 * LONGEST_REPLAY_S / long.replay_s + 1
     assert cost(500).affordable(workload(500, CONVERSATION)) == workload(500, CONVERSATION)
 
 

@@ -38,12 +38,12 @@ from penstock.simulate.working_set import WorkingSet, working_set
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS, exceeds_plan_limit, planned_requests
 from penstock.workload.load import LoadedWorkload
 
-# Seconds of one core of a shared machine: measured with the plans of benchmarks/plan_cases.py.
+# The time of a replay on one core of a shared machine, measured with benchmarks/plan_cases.py.
 PER_REQUEST_S, PER_TOKEN_S = 0.9e-3, 1.2e-6  # of output
-HIGH_S = 1.5
-LONGEST_S = 5.0
-LEAST_REQUESTS = 2000  # of a part of the workload
-MOST, FEWEST = 80, 20  # replays
+COSTLY_S = 1.5  # of a replay; with more, one longer replay is better than several short ones
+LONGEST_REPLAY_S = 5.0  # with more, a search replays a part of the workload
+LEAST_REQUESTS = 2000  # of such a part
+MOST_REPLAYS, FEWEST_REPLAYS = 80, 20  # of a search
 SEARCH_S = 80.0  # of all replays of a search, on one core
 Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
@@ -65,7 +65,7 @@ class Cost:
     @property
     def is_high(self) -> bool:
         """Whether one longer replay is better than several short ones."""
-        return self.replay_s > HIGH_S
+        return self.replay_s > COSTLY_S
 
     def affordable(self, workload: LoadedWorkload) -> LoadedWorkload:
         """A part of a trace or of conversations with which a search can compare graphs.
@@ -76,15 +76,18 @@ class Cost:
         spec = workload.workload
         requests = spec.requests if spec.trace else spec.fixed_requests
         has_parts = spec.trace is not None or spec.conversation is not None
-        if requests is None or not has_parts or self.replay_s <= LONGEST_S:
+        if requests is None or not has_parts or self.replay_s <= LONGEST_REPLAY_S:
             return workload
-        part = max(LEAST_REQUESTS, round(requests * LONGEST_S / self.replay_s))
+        part = max(LEAST_REQUESTS, round(requests * LONGEST_REPLAY_S / self.replay_s))
         return workload.with_workload(spec.with_requests(min(requests, part)))
 
     @property
     def replays(self) -> int:
         """The number of replays of a search, unless the user says how many."""
-        return max(FEWEST, min(MOST, round(SEARCH_S / min(LONGEST_S, self.replay_s))))
+        return max(
+            FEWEST_REPLAYS,
+            min(MOST_REPLAYS, round(SEARCH_S / min(LONGEST_REPLAY_S, self.replay_s))),
+        )
 
 
 class Limit(StrEnum):

@@ -30,7 +30,7 @@ from penstock.workload.load import LoadedWorkload
 METHOD = "EAGLE-3"
 # By model; the draft models that Dynamo's recipes use.
 DRAFT_MODELS: Mapping[str, str] = {"openai/gpt-oss-120b": "nvidia/gpt-oss-120b-Eagle3-v3"}
-TOKENS = 3  # drafted in each step, as in those recipes
+DRAFT_TOKENS = 3  # drafted in each step, as in those recipes
 ALIASES = {"gpt-oss-120b": "openai/gpt-oss-120b", "gpt-oss-20b": "openai/gpt-oss-20b"}
 ENGINE = "trtllm"  # of each planned graph
 MIN_CONTEXT = 8192  # tokens
@@ -76,7 +76,7 @@ def draft_of(
         message = f"no draft model is known for {model}"
         fix = "Name one with --draft-model ID."
         raise UsageError(Problem(place="--acceptance", message=message, fix=fix))
-    return Draft(model=draft_id, rates=acceptance[:TOKENS])
+    return Draft(model=draft_id, rates=acceptance[:DRAFT_TOKENS])
 
 
 @dataclass(frozen=True, kw_only=True)

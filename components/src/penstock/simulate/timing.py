@@ -22,16 +22,16 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.simulate.acceptance import Acceptance
 
-SHAPE = (
+DRAFT_SHAPE = (
     *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
     *("num_key_value_heads", "head_dim", "vocab_size", "draft_vocab_size"),
 )
 LAYER_TIME = "each draft token takes as long as one layer of the model"
-_GPT_OSS_120B = dict(zip(SHAPE, (1, 2880, 17280, 64, 8, 64, 201_088, 201_088), strict=True))
+_GPT_OSS_120B = dict(zip(DRAFT_SHAPE, (1, 2880, 17280, 64, 8, 64, 201_088, 201_088), strict=True))
 # By a part of the draft model's id. NVIDIA's heads: as other repositories state their config.json;
 # that they keep the model's vocabulary is assumed, as those of Model Optimizer's recipe do. LMSYS:
 # configs/gpt-oss-120B-eagle3.json of SpecForge.
-SHAPES: Mapping[str, Mapping[str, int]] = {
+DRAFT_SHAPES: Mapping[str, Mapping[str, int]] = {
     "gpt-oss-120b-Eagle3": _GPT_OSS_120B,
     "EAGLE3-gpt-oss-120b-bf16": {**_GPT_OSS_120B, "draft_vocab_size": 32_000},
 }
@@ -91,7 +91,7 @@ def draft_cost(drafting: Drafting, tokens: int) -> Mapping[str, Any] | None:
     parameters = {"num_speculative_tokens": tokens}
     if drafting.method.startswith("ngram"):
         return {"kind": "ngram", "params": parameters}
-    shape = _shape(drafting.model) if drafting.method.startswith("eagle") else None
+    shape = _draft_shape(drafting.model) if drafting.method.startswith("eagle") else None
     if shape is None:
         return None
     return {"kind": "eagle3", "params": parameters, "draft_config": dict(shape)}
@@ -111,15 +111,15 @@ def cost_note(cost: Mapping[str, Any] | None) -> str | None:
     )
 
 
-def _shape(model: str) -> Mapping[str, int] | None:
+def _draft_shape(model: str) -> Mapping[str, int] | None:
     """The shape from the config.json of a folder on this machine, or of a known draft model."""
     file = Path(model) / "config.json"
     if model and file.is_file():
-        return _read(file)
-    return next((shape for part, shape in SHAPES.items() if part in model), None)
+        return _read_draft_shape(file)
+    return next((shape for part, shape in DRAFT_SHAPES.items() if part in model), None)
 
 
-def _read(file: Path) -> Mapping[str, int] | None:
+def _read_draft_shape(file: Path) -> Mapping[str, int] | None:
     """SimulationError if the file is not JSON; None if it lacks a part of the shape."""
     try:
         config = dict(json.loads(file.read_text("utf-8")))
@@ -132,9 +132,9 @@ def _read(file: Path) -> Mapping[str, int] | None:
         raise SimulationError(problem) from error
     # The Speculators library keeps the shape of the layer apart.
     sizes = config | dict(config.get("transformer_layer_config", {}))
-    if not all(positive_int(sizes.get(name)) for name in SHAPE):
+    if not all(positive_int(sizes.get(name)) for name in DRAFT_SHAPE):
         return None
-    return {name: int(sizes[name]) for name in SHAPE}
+    return {name: int(sizes[name]) for name in DRAFT_SHAPE}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from penstock.graph.slo import Slo
 from penstock.significant import significant
 from penstock.workload.request import Request
 
-KEY = "conversations"  # in the result of a replay
+CONVERSATIONS_KEY = "conversations"  # in the result of a replay
 DURATIONS = 5.0  # the window, in p99 request durations
 SERVED = 0.95  # of the offered rate
 ROUNDING = 1e-6  # requests
@@ -57,11 +57,11 @@ class Conversations:
 
     @classmethod
     def in_result(cls, result: Mapping[str, Any]) -> Self | None:
-        fields = result.get(KEY)
+        fields = result.get(CONVERSATIONS_KEY)
         return cls(**fields) if fields else None
 
     def added_to(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**result, KEY: asdict(self)}
+        return {**result, CONVERSATIONS_KEY: asdict(self)}
 
     @property
     def rate(self) -> float:
