@@ -160,28 +160,23 @@ FRONTEND = Program(
 )
 
 
-def test_the_adapter_reads_the_template_of_the_workers(tmp_path: Path) -> None:
-    program = with_tools(worker(), folder(tmp_path, CHATML))
+def renders_tools(program: Program) -> bool:
     (adapted, _), engine = adapter_launch.with_adapter([FRONTEND, program])
     assert engine == "llamacpp"
-    assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == FILE
-    assert adapted.argv[adapted.argv.index("--adapter-tool-call-parser") + 1] == "hermes"
-    assert adapted.files == {FILE: program.files[FILE]}
-    (plain, _), _ = adapter_launch.with_adapter([FRONTEND, worker()])
-    assert "--adapter-template" not in plain.argv
-    assert "--adapter-tool-call-parser" not in plain.argv
+    return "--adapter-renders-tools" not in adapted.argv
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_the_adapter_knows_whether_the_template_renders_tools(tmp_path: Path) -> None:
+    """A template in a file of the graph, on this machine or of the model; else it is unknown."""
+    in_folder = replace(worker(), argv=(*worker().argv[:4], folder(tmp_path, CHATML)))
+    assert not renders_tools(in_folder)
+    assert renders_tools(with_tools(in_folder, str(tmp_path)))
+    (tmp_path / "chat_template.jinja").write_text("{{ tools }}")
+    assert renders_tools(in_folder)
+    for with_file in (
         worker("--custom-jinja-template", "/my.jinja"),
         worker(env={"DYN_CUSTOM_JINJA_TEMPLATE": "/my.jinja"}),
-    ],
-)
-def test_the_adapter_reads_the_template_of_the_graph(given: Program) -> None:
-    mounted = replace(given, files={"/my.jinja": "{{ tools }}", "/other": ""})
-    for program, files in ((given, {}), (mounted, {"/my.jinja": "{{ tools }}"})):
-        (adapted, _), _ = adapter_launch.with_adapter([FRONTEND, program])
-        assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == "/my.jinja"
-        assert adapted.files == files
+    ):
+        assert renders_tools(with_file)
+        assert renders_tools(replace(with_file, files={"/my.jinja": "{{ tools }}"}))
+        assert not renders_tools(replace(with_file, files={"/my.jinja": CHATML}))
