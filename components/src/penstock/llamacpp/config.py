@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -16,7 +16,6 @@ from penstock.strict_yaml.problems import FieldProblem, did_you_mean, field_prob
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
-KvTransferBackend = Literal["shared_memory", "nixl"]
 
 
 class Sampling(Spec):
@@ -84,13 +83,6 @@ class LlamaCppConfig(Spec):
     )
     block_size: Positive = Field(
         default=16, description="Block size in tokens of the KV events for the router."
-    )
-    kv_transfer_backend: KvTransferBackend = Field(
-        default="shared_memory",
-        description=(
-            "How the KV cache moves from prefill to decode workers; `nixl` needs the environment "
-            "llamacpp-nixl. Aggregated workers ignore this option."
-        ),
     )
     n_predict: Positive | None = Field(
         default=None,

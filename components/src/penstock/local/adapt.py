@@ -245,7 +245,7 @@ class _Adapter:
         return tool_template.with_tools(program, flags.flag_value(arguments, "--model"))
 
     def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        packages = llamacpp_engine.require_packages(self.machine.interpreters, component)
+        packages = llamacpp_engine.require_packages(self.machine.interpreters)
         given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(given, "--model") or "")
         arguments = llamacpp_engine.arguments(given, model)
