@@ -26,8 +26,8 @@ from tests.support.command_line import penstock
 
 def test_the_list_is_json_too(root: Path) -> None:
     documents = json.loads(penstock("env", "list", "--json").stdout)
-    assert [one["name"] for one in documents] == [one.name for one in list_environments()]
-    assert {one["state"] for one in documents} == {"not installed"}
+    assert [document["name"] for document in documents] == [one.name for one in list_environments()]
+    assert {document["state"] for document in documents} == {"not installed"}
     assert documents[0]["path"] == str(root / documents[0]["name"])
     done = penstock("env", "remove", "sim", "--json")
     assert (done.returncode, done.stdout) == (2, "")
@@ -79,8 +79,8 @@ def test_a_folder_of_the_user_comes_before_the_packaged_model_and_this_before_th
     packaged = _write_model(root / "smollm2" / "model")
     (root / "smollm2" / STAMP).touch()
     assert model_folder(SMOLLM2) == packaged
-    own = _write_model(tmp_path / SMOLLM2)
-    assert model_folder(SMOLLM2) == own
+    folder = _write_model(tmp_path / SMOLLM2)
+    assert model_folder(SMOLLM2) == folder
 
 
 def test_the_tables_name_known_environments() -> None:

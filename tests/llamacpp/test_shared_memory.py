@@ -53,11 +53,11 @@ def prefill() -> Iterator[Prefill]:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        made = Prefill(process)
+        worker = Prefill(process)
         try:
-            yield made
+            yield worker
         finally:
-            made.kill()
+            worker.kill()
 
 
 def test_another_process_reads_the_file_and_empties_it() -> None:

@@ -79,8 +79,8 @@ def adapted_with_timing(
 
 
 def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replayed_engine() -> None:
-    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
-    prefill, worker = made.program("prefill"), made.program("worker")
+    local = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
+    prefill, worker = local.program("prefill"), local.program("worker")
     assert prefill is not None
     assert worker is not None
     assert prefill.argv[:3] == ("/sim/bin/python", "-m", "dynamo.mocker")
@@ -93,14 +93,14 @@ def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replaye
 
 
 def test_predicted_timing_is_described_and_the_mockers_own_settings_are_not() -> None:
-    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
+    local = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
     assert (
         "prefill: predicted timing, not measured: acme/model on b200_sxm, tp 2; "
         "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, "
         "512 tokens per step"
-    ) in made.notes
-    assert made.notes[-1] == "assumed: much"
-    assert not any("mocker settings" in note for note in made.notes)
+    ) in local.notes
+    assert local.notes[-1] == "assumed: much"
+    assert not any("mocker settings" in note for note in local.notes)
 
 
 def test_predicted_timing_for_an_engine_that_is_not_substituted_is_an_error() -> None:
@@ -123,69 +123,71 @@ def test_changed_limits_start_a_new_generation() -> None:
 
 
 def test_a_mocker_graph_runs_unchanged_and_a_note_names_the_packaged_tokenizer() -> None:
-    made = adapted(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
-    prefill = made.program("prefill")
+    local = adapted(
+        deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode"))
+    )
+    prefill = local.program("prefill")
     assert prefill is not None
     assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
     assert str(FOLDER) in prefill.argv
     assert prefill.argv[5:7] == ("--model-name", "acme/model")
     assert not prefill.is_substitute
     assert prefill.is_mocker
-    assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
+    assert any("acme/model" in note and "tokenizer" in note for note in local.notes)
 
 
 def test_a_local_model_folder_is_used() -> None:
     graph = deployment(frontend(), mocker("worker", "agg"))
-    made = adapt(
+    local = adapt(
         graph, LAPTOP, Overrides(), lambda model: Path("/models/acme"), simulate, no_settings
     )
-    worker = made.program("worker")
+    worker = local.program("worker")
     assert worker is not None
     assert "/models/acme" in worker.argv
-    assert [note for note in made.notes if note.startswith("tokenizer")] == []
+    assert [note for note in local.notes if note.startswith("tokenizer")] == []
 
 
 def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() -> None:
-    made = adapted(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
-    decode = made.program("decode")
+    local = adapted(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
+    decode = local.program("decode")
     assert decode is not None
     assert decode.is_substitute
     assert decode.is_mocker
     assert decode.role is Role.DECODE
     assert "dynamo.mocker" in decode.argv
-    assert "decode: using mocker instead of trtllm (no GPU on this machine)" in made.notes
-    assert "decode: mocker settings from the graph: block size 32" in made.notes
-    assert "decode: not simulated: parsers" in made.notes
+    assert "decode: using mocker instead of trtllm (no GPU on this machine)" in local.notes
+    assert "decode: mocker settings from the graph: block size 32" in local.notes
+    assert "decode: not simulated: parsers" in local.notes
 
 
 def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
     graph = deployment(frontend(), on_gpus(Engine.TRTLLM, *TRTLLM, gpus=2))
-    made = adapt(graph, GPU_NODE, Overrides(), lambda model: Path("/m"), simulate, no_settings)
-    worker = made.program("worker")
+    local = adapt(graph, GPU_NODE, Overrides(), lambda model: Path("/m"), simulate, no_settings)
+    worker = local.program("worker")
     assert worker is not None
     assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
     assert (worker.is_substitute, worker.gpus) == (False, 2)
-    assert "worker: running trtllm on this machine's GPUs, 2 for each replica" in made.notes
+    assert "worker: running trtllm on this machine's GPUs, 2 for each replica" in local.notes
 
 
 def test_with_a_gpu_but_no_environment_the_note_names_the_command() -> None:
     machine = Machine(gpus=1, python="/env/bin/python")
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
+    local = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
     assert (
         "worker: using mocker instead of trtllm (this machine has a GPU, but not environment "
         "trtllm: `penstock env install trtllm`)"
-    ) in made.notes
+    ) in local.notes
 
 
 def test_why_there_is_no_gpu_is_in_the_note() -> None:
     machine = Machine(gpus=0, no_gpu="NVML: version mismatch")
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
-    assert "worker: using mocker instead of trtllm (NVML: version mismatch)" in made.notes
+    local = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
+    assert "worker: using mocker instead of trtllm (NVML: version mismatch)" in local.notes
 
 
 def test_engine_mocker_substitutes_although_there_is_a_gpu() -> None:
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
-    assert "worker: using mocker instead of trtllm (--engine mocker)" in made.notes
+    local = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
+    assert "worker: using mocker instead of trtllm (--engine mocker)" in local.notes
 
 
 def test_several_engines_in_one_pod_become_several_programs() -> None:
@@ -203,9 +205,9 @@ def test_several_engines_in_one_pod_become_several_programs() -> None:
 
 def test_a_note_names_a_component_that_is_not_started() -> None:
     planner = component("Planner", Role.PLANNER, "python3", "-m", "dynamo.planner")
-    made = adapted(deployment(frontend(), mocker("worker", "agg"), planner))
-    assert made.program("planner") is None
-    assert "Planner: not started on this machine (planner: dynamo.planner)" in made.notes
+    local = adapted(deployment(frontend(), mocker("worker", "agg"), planner))
+    assert local.program("planner") is None
+    assert "Planner: not started on this machine (planner: dynamo.planner)" in local.notes
 
 
 @pytest.mark.parametrize(
@@ -221,20 +223,20 @@ def test_a_graph_that_cannot_serve_is_an_error(
 
 def test_flags_of_planes_are_removed_and_set_the_infrastructure() -> None:
     flags = ("--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats")
-    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
-    assert made.infrastructure.discovery == "etcd"
-    assert made.infrastructure.events == "nats"
-    assert made.infrastructure.requests == "nats"
-    program = made.program("frontend")
+    local = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
+    assert local.infrastructure.discovery == "etcd"
+    assert local.infrastructure.events == "nats"
+    assert local.infrastructure.requests == "nats"
+    program = local.program("frontend")
     assert program is not None
     assert not any("plane" in part or "discovery" in part for part in program.argv)
 
 
 def test_kubernetes_discovery_becomes_file_discovery() -> None:
     env = {"DYN_DISCOVERY_BACKEND": "kubernetes", "ETCD_ENDPOINTS": ""}
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.discovery == "file"
-    assert made.infrastructure.etcd_endpoints == ()
+    local = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert local.infrastructure.discovery == "file"
+    assert local.infrastructure.etcd_endpoints == ()
 
 
 def test_only_servers_on_this_machine_are_used() -> None:
@@ -244,10 +246,10 @@ def test_only_servers_on_this_machine_are_used() -> None:
         "DYN_EVENT_PLANE": "nats",
         "NATS_SERVER": "nats://c:4222",
     }
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
-    assert made.infrastructure.nats_url == ""
-    assert {n for n in made.notes if n.startswith("ignoring")} == {
+    local = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert local.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
+    assert local.infrastructure.nats_url == ""
+    assert {n for n in local.notes if n.startswith("ignoring")} == {
         "ignoring http://b:2379 on this machine",
         "ignoring http://[b on this machine",
         "ignoring nats://c:4222 on this machine: starting a server here instead",
@@ -258,9 +260,9 @@ def test_a_server_of_another_machine_in_a_list_is_not_used() -> None:
     """async-nats connects to each server of a list."""
     servers = "nats://127.0.0.1:4222,nats://c:4222, nats://localhost:4223"
     env = {"DYN_REQUEST_PLANE": "nats", "NATS_SERVER": servers}
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.nats_url == "nats://127.0.0.1:4222,nats://localhost:4223"
-    assert "ignoring nats://c:4222 on this machine" in made.notes
+    local = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
+    assert local.infrastructure.nats_url == "nats://127.0.0.1:4222,nats://localhost:4223"
+    assert "ignoring nats://c:4222 on this machine" in local.notes
 
 
 @pytest.mark.parametrize(
@@ -298,24 +300,24 @@ def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> Non
 
 
 def test_an_edit_of_replicas_changes_no_key() -> None:
-    one = adapted(deployment(frontend(), mocker("worker", "agg")))
+    single = adapted(deployment(frontend(), mocker("worker", "agg")))
     four = adapted(deployment(frontend(), mocker("worker", "agg", replicas=4)))
-    assert [p.key for p in one.programs] == [p.key for p in four.programs]
+    assert [p.key for p in single.programs] == [p.key for p in four.programs]
 
 
 def test_an_edit_of_a_flag_changes_the_key() -> None:
-    one = adapted(deployment(frontend(), mocker("worker", "agg")))
+    usual = adapted(deployment(frontend(), mocker("worker", "agg")))
     other = adapted(deployment(frontend(), mocker("worker", "agg", "--block-size", "64")))
-    assert one.program("worker") != other.program("worker")
-    assert one.programs[0].key != other.programs[0].key
+    assert usual.program("worker") != other.program("worker")
+    assert usual.programs[0].key != other.programs[0].key
 
 
 def test_a_note_names_the_chat_processor_that_is_replaced() -> None:
-    made = adapted(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
-    program = made.program("frontend")
+    local = adapted(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
+    program = local.program("frontend")
     assert program is not None
     assert "--dyn-chat-processor" not in program.argv
-    assert any("chat processor" in note for note in made.notes)
+    assert any("chat processor" in note for note in local.notes)
 
 
 def test_a_launch_behind_a_wrapper_is_recognized() -> None:
@@ -326,9 +328,9 @@ def test_a_launch_behind_a_wrapper_is_recognized() -> None:
 
 def test_notes_name_the_tls_and_grpc_flags_that_the_frontend_ignores() -> None:
     flags = ("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
-    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
-    program = made.program("frontend")
+    local = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
+    program = local.program("frontend")
     assert program is not None
     assert program.argv[-2:] == ("--router-mode", "kv")
     assert not {"--tls-cert-path", "/c", "--kserve-grpc-server"} & set(program.argv)
-    assert sum("ignoring --" in note for note in made.notes) == 2
+    assert sum("ignoring --" in note for note in local.notes) == 2

@@ -25,8 +25,8 @@ EVENTS = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp:/
 
 
 def vllm(env: dict[str, str] | None = None, gpus: int = 0) -> Component:
-    made = component("prefill", Role.PREFILL, *VLLM, engine=Engine.VLLM, env=env)
-    return replace(made, gpus=gpus)
+    worker = component("prefill", Role.PREFILL, *VLLM, engine=Engine.VLLM, env=env)
+    return replace(worker, gpus=gpus)
 
 
 def adapted(
@@ -43,8 +43,8 @@ def adapted(
     return adapt(graph, machine, overrides or Overrides(), lambda model: folder, simulate, parsed)
 
 
-def prefill(made: LocalDeployment) -> Program:
-    program = made.program("prefill")
+def prefill(local: LocalDeployment) -> Program:
+    program = local.program("prefill")
     assert program is not None
     return program
 
@@ -104,12 +104,12 @@ def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_note_names_it() ->
     graph = deployment(frontend(env={"TIKTOKEN_ENCODINGS_BASE": "/in/the/pod"}), worker)
 
     def front(machine: Machine) -> tuple[LocalDeployment, Program]:
-        made = adapt(
+        local = adapt(
             graph, machine, Overrides(), lambda model: Path("/models"), simulate, no_settings
         )
-        program = made.program("frontend")
+        program = local.program("frontend")
         assert program is not None
-        return made, program
+        return local, program
 
     here, program = front(replace(READY, harmony_vocabulary=Path("/encodings")))
     assert program.env["TIKTOKEN_ENCODINGS_BASE"] == "/encodings"

@@ -158,9 +158,9 @@ def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder:
     assert graph.started_at < time.time()
     (entry,) = json.loads(penstock("ls", "--json").stdout)
     assert entry["replicas"] == {"decode": {"ready": 1, "desired": 1}}
-    shown = penstock("ls", "--wide").stdout.splitlines()[1].split()
-    assert shown[:3] == ["up", "ready", "1/1"]
-    assert str(folder / "up.yaml") in shown
+    columns = penstock("ls", "--wide").stdout.splitlines()[1].split()
+    assert columns[:3] == ["up", "ready", "1/1"]
+    assert str(folder / "up.yaml") in columns
 
 
 def test_a_killed_run_is_not_shown_as_running(folder: Path) -> None:
@@ -170,9 +170,9 @@ def test_a_killed_run_is_not_shown_as_running(folder: Path) -> None:
     (graph,) = list_graphs()
     assert (graph.state, graph.pid, graph.url) == (GraphState.KILLED, None, None)
     assert graph.leftover_processes == 0
-    shown = penstock("ls").stdout
-    assert "ready" not in shown.splitlines()[1]
-    assert f"dead was killed. Clean up with `penstock down {folder / 'dead.yaml'}`." in shown
+    output = penstock("ls").stdout
+    assert "ready" not in output.splitlines()[1]
+    assert f"dead was killed. Clean up with `penstock down {folder / 'dead.yaml'}`." in output
 
 
 def test_a_run_after_a_killed_one_is_starting_until_it_writes_its_state(
@@ -205,10 +205,10 @@ def test_the_file_is_a_column_if_it_fits_80(
     monkeypatch.chdir("/")
     for name, fits in (("up.yaml", True), (f"{'long/' * 12}up.yaml", False)):
         up.write(running(pid=os.getpid()).model_copy(update={"source": f"/{name}"}))
-        shown = penstock("ls", folder=Path("/")).stdout
-        assert (name in shown) is fits
-        assert ("Add --wide for the files" in shown) is not fits
-        assert max(map(len, shown.splitlines())) <= 80
+        output = penstock("ls", folder=Path("/")).stdout
+        assert (name in output) is fits
+        assert ("Add --wide for the files" in output) is not fits
+        assert max(map(len, output.splitlines())) <= 80
 
 
 def test_the_table_fits_80_columns_on_a_terminal(

@@ -47,9 +47,9 @@ def worker(*more: str, gpus: int = 0, **options: str) -> Component:
 
 
 def adapted(
-    machine: Machine, overrides: Overrides | None = None, made: Component | None = None
+    machine: Machine, overrides: Overrides | None = None, prefill: Component | None = None
 ) -> LocalDeployment:
-    graph = deployment(frontend(), made or worker())
+    graph = deployment(frontend(), prefill or worker())
     return adapt(
         graph,
         machine,
@@ -82,24 +82,24 @@ def test_another_python_finds_penstock_and_no_other_package_of_this_environment(
         program = adapted(replace(ready, python="/dynamo/bin/python")).program("prefill")
         assert program is not None
         assert program.argv[0] == "/dynamo/bin/python"
-        _, own = program.env["PYTHONPATH"].split(":")
-        assert [p.resolve() for p in Path(own).iterdir()] == [Path(penstock.__file__).parent]
+        _, folder = program.env["PYTHONPATH"].split(":")
+        assert [p.resolve() for p in Path(folder).iterdir()] == [Path(penstock.__file__).parent]
 
 
 def test_a_model_folder_of_the_manifest_is_replaced(ready: Machine) -> None:
-    program = adapted(ready, made=worker("--model-folder", "/in/the/pod")).program("prefill")
+    program = adapted(ready, prefill=worker("--model-folder", "/in/the/pod")).program("prefill")
     assert program is not None
     assert program.argv.count("--model-folder") == 1
     assert "/in/the/pod" not in program.argv
 
 
 def test_the_frontend_gets_the_adapter_with_the_engines_rules(ready: Machine) -> None:
-    made = adapted(ready)
-    program = made.program("frontend")
+    local = adapted(ready)
+    program = local.program("frontend")
     assert program is not None
     at = program.argv.index("--adapter-engine")
     assert program.argv[at + 1] == "llamacpp"
-    assert any("an adapter rejects parameters" in note for note in made.notes)
+    assert any("an adapter rejects parameters" in note for note in local.notes)
 
 
 def test_without_the_environment_the_fix_is_its_installation() -> None:
@@ -134,12 +134,12 @@ def test_up_installs_the_environments_of_the_graph(
 
 
 def test_with_engine_mocker_it_is_substituted(ready: Machine) -> None:
-    made = adapted(ready, Overrides(engine=Engine.MOCKER))
-    program = made.program("prefill")
+    local = adapted(ready, Overrides(engine=Engine.MOCKER))
+    program = local.program("prefill")
     assert program is not None
     assert program.is_substitute
     assert program.argv[1:3] == ("-m", "dynamo.mocker")
-    assert any("using mocker instead of llamacpp (--engine mocker)" in n for n in made.notes)
+    assert any("using mocker instead of llamacpp (--engine mocker)" in n for n in local.notes)
 
 
 def test_a_model_that_is_not_on_this_machine_is_refused(

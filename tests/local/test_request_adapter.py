@@ -36,8 +36,8 @@ from tests.support.waiting import LIMIT_S, first
 
 def _programs(*components: Any) -> tuple[Program, ...]:
     graph = deployment(*components)
-    made = adapt(graph, LAPTOP, Overrides(), lambda _: FOLDER, simulate, no_settings)
-    return made.programs
+    local = adapt(graph, LAPTOP, Overrides(), lambda _: FOLDER, simulate, no_settings)
+    return local.programs
 
 
 def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own() -> None:
@@ -65,9 +65,9 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     worker = replace(launch, name="b", role=Role.WORKER, argv=("python", "-m", "dynamo.vllm"))
     assert with_adapter([launch, worker]) == ([launch, worker], None)
     on_cpu = replace(worker, env={"VLLM_CPU_OMP_THREADS_BIND": "nobind"})
-    made, engine = with_adapter([launch, on_cpu])
+    programs, engine = with_adapter([launch, on_cpu])
     assert engine == "vllm"
-    assert "request_adapter" in made[0].argv[1]
+    assert "request_adapter" in programs[0].argv[1]
     (limited, _), _ = with_adapter(
         [launch, on_cpu], Overrides(limits=Limits(max_messages=7, max_request_kib=9))
     )
@@ -90,8 +90,8 @@ def test_the_adapter_gets_the_output_limit_of_the_llamacpp_workers() -> None:
         assert engine == "llamacpp"
         assert output_limit(programs, engine) == limit
         argv = arguments(adapted, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
-        given, _ = split(argv[2:])
-        assert given.adapter_output_limit == limit
+        parsed, _ = split(argv[2:])
+        assert parsed.adapter_output_limit == limit
         assert ("sets a missing max_tokens to 512" in note(engine, programs)) == (limit is not None)
     assert output_limit([launch, worker], "vllm") is None
 
@@ -132,9 +132,9 @@ def adapter(
     engine: str, inner: int, outer: int, reads: ClientReads | None = None, **options: Any
 ) -> Adapter:
     """``options``: of the adapter, without the prefix."""
-    given = {"engine": engine, "inner-port": inner, "tokenizer": FOLDER / "tokenizer.json"}
+    defaults = {"engine": engine, "inner-port": inner, "tokenizer": FOLDER / "tokenizer.json"}
     argv = ["--http-host", LOOPBACK, "--http-port", str(outer)]
-    for name, value in (given | options).items():
+    for name, value in (defaults | options).items():
         argv += [f"--adapter-{name.replace('_', '-')}", str(value)]
     return Adapter(split(argv)[0], reads)
 
@@ -182,9 +182,13 @@ async def test_a_request_passes_with_its_default_and_the_response_unchanged() ->
 @pytest.mark.parametrize("engine", ["mocker", "llamacpp"])
 async def test_a_response_states_the_default_output_limit_and_only_that(engine: str) -> None:
     played = Played(_ok)
-    own = {CHAT: "max_completion_tokens", COMPLETIONS: "max_tokens", RESPONSES: "max_output_tokens"}
+    limits = {
+        CHAT: "max_completion_tokens",
+        COMPLETIONS: "max_tokens",
+        RESPONSES: "max_output_tokens",
+    }
     async with adapted(played, engine, output_limit=64) as url:
-        for path, name in own.items():
+        for path, name in limits.items():
             for stream in (False, True):
                 _, _, headers = await post(f"{url}{path}", {"model": "m", "stream": stream})
                 assert headers[DEFAULT_LIMIT_HEADER] == "64"

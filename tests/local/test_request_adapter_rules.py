@@ -247,8 +247,8 @@ FORMAT = {"response_format": {"type": "json_object"}}
     [
         {},
         *(
-            {"parameters": one}
-            for one in (None, {}, {"type": "object"}, NOTHING | {"required": []})
+            {"parameters": schema}
+            for schema in (None, {}, {"type": "object"}, NOTHING | {"required": []})
         ),
     ],
 )
@@ -261,8 +261,8 @@ def test_a_function_without_parameters_takes_none(engine: str, parameters: Any) 
     assert chat.changed["tools"][0]["function"]["parameters"] == none
     tool = {"type": "function", "name": "p", **parameters}
     assert review(RESPONSES, {"tools": [tool]}, engine).changed["tools"][0]["parameters"] == none
-    given = {"type": "object", "properties": {"a": {}}}
-    kept = {"tools": [{"type": "function", "function": {"name": "p", "parameters": given}}]}
+    schema = {"type": "object", "properties": {"a": {}}}
+    kept = {"tools": [{"type": "function", "function": {"name": "p", "parameters": schema}}]}
     assert review(CHAT, kept, engine).changed == {}
 
 

@@ -74,8 +74,8 @@ def list_environments() -> list[Environment]:
 
 def find_environment(name: str | None) -> Environment:
     names = [e.name for e in list_environments()]
-    found = next((e for e in list_environments() if e.name == name), None)
-    if found is None:
+    environment = next((e for e in list_environments() if e.name == name), None)
+    if environment is None:
         near = nearest(name or "", names)
         raise MissingToolError(
             Problem(
@@ -83,7 +83,7 @@ def find_environment(name: str | None) -> Environment:
                 fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
             )
         )
-    return found
+    return environment
 
 
 def install(environment: Environment, *, quiet: bool = False) -> str:

@@ -14,9 +14,9 @@ STAMP = "installed.txt"
 def environments_root() -> Path:
     """$PENSTOCK_ENVIRONMENTS, else a folder in the project that penstock runs from, else one in the
     XDG data folder."""
-    own = os.environ.get("PENSTOCK_ENVIRONMENTS")
-    if own:
-        return Path(own).absolute()
+    root = os.environ.get("PENSTOCK_ENVIRONMENTS")
+    if root:
+        return Path(root).absolute()
     project = Path(__file__).resolve().parents[4]
     if (project / "pyproject.toml").exists():
         return project / ".penstock" / "environments"

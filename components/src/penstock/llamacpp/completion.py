@@ -180,8 +180,8 @@ class Completion:
         missing = int(event["tokens_predicted"]) - sent - len(tokens)
         if not tokens or missing <= 0:
             return tokens
-        found = self.vocabulary.tokens(event["content"], tokens[-1], missing + 1)
-        return found or ([] if event["stop"] else tokens)
+        token_ids = self.vocabulary.tokens(event["content"], tokens[-1], missing + 1)
+        return token_ids or ([] if event["stop"] else tokens)
 
     async def _cut_tokens(
         self, slot: int, prompt: tuple[int, ...], event: Mapping[str, Any], tokens: list[int]
@@ -241,11 +241,11 @@ class Completion:
         }
 
 
-def _alternative(rank: int, found: Mapping[str, Any]) -> dict[str, Any]:
+def _alternative(rank: int, logprob: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rank": rank + 1,
-        "token_id": found["id"],
-        "token": found["token"],
-        "logprob": float(found["logprob"]),
-        "bytes": found["bytes"],
+        "token_id": logprob["id"],
+        "token": logprob["token"],
+        "logprob": float(logprob["logprob"]),
+        "bytes": logprob["bytes"],
     }

@@ -123,8 +123,8 @@ class InvalidOption:
 def read_config(path: Path | None) -> LlamaCppConfig:
     """The configuration in a YAML file. ValueError names each invalid option."""
     content: Any = yaml.safe_load(path.read_text("utf-8")) if path is not None else None
-    if found := invalid_options(content or {}):
-        raise ValueError("; ".join(map(str, found)))
+    if problems := invalid_options(content or {}):
+        raise ValueError("; ".join(map(str, problems)))
     return LlamaCppConfig.model_validate(content or {})
 
 
@@ -133,8 +133,8 @@ def invalid_options(content: object) -> list[InvalidOption]:
     try:
         LlamaCppConfig.model_validate(content)
     except ValidationError as error:
-        found = zip(error.errors(), field_problems(error, LlamaCppConfig), strict=True)
-        return [_invalid(one, problem) for one, problem in found]
+        pairs = zip(error.errors(), field_problems(error, LlamaCppConfig), strict=True)
+        return [_invalid(error_details, problem) for error_details, problem in pairs]
     return []
 
 

@@ -145,11 +145,11 @@ class _Adapter:
         if not component.launches:
             what = NOT_STARTED.get(component.role, f"{component.role}: only its image decides")
             self._note(f"{component.name}: not started on this machine ({what})")
-        made = []
+        programs = []
         for index, launch in enumerate(component.launches):
             name = f"{component.name}-{index}" if several else component.name
-            made += self._launch(name.lower(), component, launch)
-        return made
+            programs += self._launch(name.lower(), component, launch)
+        return programs
 
     def _launch(self, name: str, component: Component, launch: Launch) -> list[Program]:
         if launch.module == FRONTEND:
@@ -169,8 +169,8 @@ class _Adapter:
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
-        own = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        arguments, changes = frontend_flags.local_arguments(own, launch.env)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        arguments, changes = frontend_flags.local_arguments(graph_arguments, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", FRONTEND, *arguments)
@@ -210,9 +210,11 @@ class _Adapter:
         gpus = gpu_engine.replica_gpus(component, launch)
         folder = self.find_model(gpu_engine.model_name(engine, arguments))
         model = gpu_engine.model(engine, arguments, folder)
-        own = gpu_engine.arguments(engine, model.arguments, self.settings(component, launch))
+        local_arguments = gpu_engine.arguments(
+            engine, model.arguments, self.settings(component, launch)
+        )
         python = self.machine.interpreters[engine]
-        argv = (python, "-m", launch.module or "", *own)
+        argv = (python, "-m", launch.module or "", *local_arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
         self._note(f"{name}: running {engine} on this machine's GPUs, {gpus} for each replica")
         return replace(
@@ -224,12 +226,12 @@ class _Adapter:
         )
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         # Before the engine's environment, which comes with that of a packaged model.
         arguments = cpu_engine.arguments(
-            given,
+            graph_arguments,
             self.settings(component, launch),
-            self.find_model(flags.flag_value(given, "--model") or ""),
+            self.find_model(flags.flag_value(graph_arguments, "--model") or ""),
         )
         other = self.versions.get(component.name)
         if other is None:
@@ -246,9 +248,9 @@ class _Adapter:
 
     def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
         packages = llamacpp_engine.require_packages(self.machine.interpreters)
-        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        model = self.find_gguf(flags.flag_value(given, "--model") or "")
-        arguments = llamacpp_engine.arguments(given, model)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        model = self.find_gguf(flags.flag_value(graph_arguments, "--model") or "")
+        arguments = llamacpp_engine.arguments(graph_arguments, model)
         python = self._python(component)
         argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
@@ -350,7 +352,7 @@ class _Adapter:
         arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
         unsafe = unsafe_flags | unsafe_variables
         for reason in dict.fromkeys(unsafe.values()):
-            settings = ", ".join(setting for setting, own in unsafe.items() if own == reason)
+            settings = ", ".join(setting for setting, cause in unsafe.items() if cause == reason)
             self._note(f"{name}: ignoring {settings}: {reason}")
         return Program(
             name=name,

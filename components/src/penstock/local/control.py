@@ -73,11 +73,11 @@ def status_with_load(
     path: Path, sampler: LoadSampler, sets: Sequence[str] = (), interval_s: float = 0.0
 ) -> GraphStatus:
     """As `status`, with a sample; with ``interval_s``, an earlier one precedes it by that time."""
-    found = status(path, sets)
-    if interval_s and found.state.phase is Phase.READY:
-        sampler.sample(found.state)
+    current = status(path, sets)
+    if interval_s and current.state.phase is Phase.READY:
+        sampler.sample(current.state)
         time.sleep(interval_s)
-    return replace(found, load=sampler.sample(found.state))
+    return replace(current, load=sampler.sample(current.state))
 
 
 def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) -> LocalState:

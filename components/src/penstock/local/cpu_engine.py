@@ -68,23 +68,24 @@ def loopback() -> Mapping[str, str]:
 
 
 def arguments(
-    given: tuple[str, ...], settings: Mapping[str, Any], folder: Path | None
+    graph_arguments: tuple[str, ...], settings: Mapping[str, Any], folder: Path | None
 ) -> tuple[str, ...]:
     """The worker's arguments with the model's ``folder``, and KV events on its own socket.
 
     MissingToolError when the model's package is not installed, InputError when its files are not
     on this machine.
     """
-    model = flags.flag_value(given, "--model") or ""
+    model = flags.flag_value(graph_arguments, "--model") or ""
     if folder is None:
         raise _missing_model(model)
-    made = ("--model", str(folder), *flags.without_flags(given, "--model"))
+    local_arguments = ("--model", str(folder), *flags.without_flags(graph_arguments, "--model"))
     events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
     if not events.get("enable_kv_cache_events"):
-        return made
-    own = {key: value for key, value in events.items() if value is not None}
-    own["endpoint"] = EVENTS_SOCKET
-    return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
+        return local_arguments
+    events_config = {key: value for key, value in events.items() if value is not None}
+    events_config["endpoint"] = EVENTS_SOCKET
+    # argparse uses the last value.
+    return (*local_arguments, "--kv-events-config", json.dumps(events_config))
 
 
 def _missing_model(model: str) -> PenstockError:

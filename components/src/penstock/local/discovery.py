@@ -159,8 +159,8 @@ class FileDiscovery:
         records = {path: record for path in paths if (record := _record(path)) is not None}
         self._seen |= records
         texts = (r.text for path, r in records.items() if path.parent.name == INSTANCES)
-        found = (_instance(_loads(text)) for text in texts)
-        return tuple(i for i in found if i is not None)
+        instances = (_instance(_loads(text)) for text in texts)
+        return tuple(i for i in instances if i is not None)
 
     async def remove(self, worker_id: int) -> None:
         self._unlink("*", worker_id)
@@ -180,8 +180,8 @@ class FileDiscovery:
         self._missing = missing - lost
         restored = set()
         for worker_id in workers:
-            own = [p for p in sorted(lost) if _is_of(worker_id, p.name, self._seen[p].text)]
-            results = [self._restore(path) for path in own]
+            lost_paths = [p for p in sorted(lost) if _is_of(worker_id, p.name, self._seen[p].text)]
+            results = [self._restore(path) for path in lost_paths]
             if any(results):
                 restored.add(worker_id)
         return restored
@@ -250,8 +250,10 @@ class EtcdDiscovery:
         records = await self._records(f"v1/{INSTANCES}/")
         if records is None:
             return None
-        found = (_instance(_loads(value)) for _, value in records)
-        return tuple(i for i in found if i is not None and i.namespace.startswith(self._namespace))
+        instances = (_instance(_loads(value)) for _, value in records)
+        return tuple(
+            i for i in instances if i is not None and i.namespace.startswith(self._namespace)
+        )
 
     async def remove(self, worker_id: int) -> None:
         await self._delete("v1/", worker_id)

@@ -33,6 +33,6 @@ def not_servable(path: Path) -> Problem | None:
     except InputError as error:
         return error.problems[0]
     except (GraphError, ManifestError) as error:
-        found = next((p for p in error.problems if p.kind in OTHER_KINDS), None)
-        return replace(found, fix=LIST_GRAPHS) if found else None
+        problem = next((p for p in error.problems if p.kind in OTHER_KINDS), None)
+        return replace(problem, fix=LIST_GRAPHS) if problem else None
     return None

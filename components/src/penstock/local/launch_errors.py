@@ -28,9 +28,9 @@ def _located(refused: Rejected, source: str, loaded: LoadedGraph | None) -> Prob
     if loaded is None:
         return problem
     for place in _places(refused):
-        found = origin(loaded, place)
-        if not found.default:
-            return replace(problem, line=found.line, place=found.path)
+        source = origin(loaded, place)
+        if not source.default:
+            return replace(problem, line=source.line, place=source.path)
     return replace(problem, place=refused.component)
 
 

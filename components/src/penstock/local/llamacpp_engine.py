@@ -80,9 +80,9 @@ def require_packages(interpreters: Mapping[str, str]) -> Path:
     return packages
 
 
-def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
+def arguments(graph_arguments: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
     """The worker's arguments with the model's local files."""
-    rest = flags.without_flags(given, "--model", "--model-folder")
+    rest = flags.without_flags(graph_arguments, "--model", "--model-folder")
     return ("--model", str(model.file), "--model-folder", str(model.folder), *rest)
 
 

@@ -138,9 +138,11 @@ class LoadSampler:
         with ThreadPoolExecutor(max_workers=8) as pool:
             read = list(pool.map(self._samples, replicas))
         now = self._clock()
-        found = {r.name: (r, samples) for r, samples in zip(replicas, read, strict=True) if samples}
+        by_name = {
+            r.name: (r, samples) for r, samples in zip(replicas, read, strict=True) if samples
+        }
         interval_s = None if self._sampled_at is None else now - self._sampled_at
-        frontends = [(r, s) for r, s in found.values() if r.role is Role.FRONTEND]
+        frontends = [(r, s) for r, s in by_name.values() if r.role is Role.FRONTEND]
         current = [sample for _, samples in frontends for sample in samples]
         before = [sample for r, _ in frontends for sample in self._before.get((r.name, r.pid), ())]
         load = GraphLoad(
@@ -150,11 +152,11 @@ class LoadSampler:
             router_queue=_count(current, [ROUTER_QUEUE]) or 0,
             workers={
                 name: self._worker(r, samples, interval_s)
-                for name, (r, samples) in found.items()
+                for name, (r, samples) in by_name.items()
                 if r.role is not Role.FRONTEND
             },
         )
-        self._before = {(r.name, r.pid): samples for r, samples in found.values()}
+        self._before = {(r.name, r.pid): samples for r, samples in by_name.values()}
         self._sampled_at = now
         return load
 

@@ -35,11 +35,11 @@ def parsed(url: str) -> SplitResult:
 def is_local(url: str) -> bool:
     """Whether the URL of a server, with or without a scheme, is on loopback. It has no comma: a
     client of NATS connects to each server of a list."""
-    found = _SERVER.fullmatch(url)
-    if found is None:
+    address = _SERVER.fullmatch(url)
+    if address is None:
         return False
     try:
-        return found["host"] == "localhost" or ip_address(found["host"].strip("[]")).is_loopback
+        return address["host"] == "localhost" or ip_address(address["host"].strip("[]")).is_loopback
     except ValueError:
         return False
 

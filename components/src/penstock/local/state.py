@@ -23,9 +23,9 @@ MARKER = "PENSTOCK_STATE"  # in the environment of every child; identifies lefto
 
 def state_root() -> Path:
     """Parent of the state folders: $PENSTOCK_STATE_HOME, else the XDG state folder."""
-    own = os.environ.get("PENSTOCK_STATE_HOME")
-    if own:
-        return Path(own).absolute()
+    folder = os.environ.get("PENSTOCK_STATE_HOME")
+    if folder:
+        return Path(folder).absolute()
     xdg = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(xdg) / "penstock"
 

@@ -46,13 +46,13 @@ def choose(free: Iterable[Gpu], count: int) -> Chosen | None:
 
 def _around(seed: Gpu, gpus: list[Gpu], count: int) -> Chosen:
     """``seed`` and the GPUs that are connected to it best."""
-    others = [gpu for gpu in gpus if gpu is not seed]
-    others.sort(key=lambda gpu: (-seed.link(gpu), gpu.index))
-    return tuple(sorted([seed, *others[: count - 1]], key=lambda gpu: gpu.index))
+    near = [gpu for gpu in gpus if gpu is not seed]
+    near.sort(key=lambda gpu: (-seed.link(gpu), gpu.index))
+    return tuple(sorted([seed, *near[: count - 1]], key=lambda gpu: gpu.index))
 
 
 def _cost(group: Chosen, gpus: list[Gpu]) -> tuple[int, int, int, tuple[int, ...]]:
-    links = [one.link(other) for one, other in combinations(group, 2)]
+    links = [gpu.link(other) for gpu, other in combinations(group, 2)]
     outside = [gpu for gpu in gpus if gpu not in group]
     # Connections to GPUs that stay free: taking this group would divide theirs.
     divided = sum(gpu.link(other) for gpu in group for other in outside)

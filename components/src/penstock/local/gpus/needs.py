@@ -55,8 +55,8 @@ def gpu_needs(programs: Sequence[Program], replicas: Sequence[Replica]) -> GpuNe
     current_ones = {_identity(program) for program in programs}
     needs, returning = [], set()
     for program in programs:
-        own = _identity(program)
-        current = [r for r in replicas if _identity(r.program) == own and _stays(r)]
+        identity = _identity(program)
+        current = [r for r in replicas if _identity(r.program) == identity and _stays(r)]
         current.sort(key=lambda r: (r.state is not ReplicaState.READY, r.index))
         for surplus in current[program.replicas :]:
             returning |= set(surplus.gpus)

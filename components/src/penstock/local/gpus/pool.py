@@ -134,11 +134,11 @@ class GpuPool:
     def _problem(
         self, needs: GpuNeeds, inventory: Inventory, unusable: Mapping[int, str]
     ) -> MissingToolError:
-        others = {i: why for i, why in unusable.items() if i not in self._assigned}
+        unassigned = {i: why for i, why in unusable.items() if i not in self._assigned}
         free = len(inventory.gpus) - len(unusable)
-        message = too_few(needs, inventory.gpus, inventory.hidden, others, free)
-        capacity = len(inventory.gpus) - len(others)
-        occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in others]
+        message = too_few(needs, inventory.gpus, inventory.hidden, unassigned, free)
+        capacity = len(inventory.gpus) - len(unassigned)
+        occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in unassigned]
         is_up = bool(self._assigned)
         fix = remedy(needs, capacity, self._graph, is_up=is_up, unusable=occupied)
         return MissingToolError(Problem(file=self._graph, message=message, fix=fix))
