@@ -8,7 +8,7 @@ from penstock.engines import llamacpp
 from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
 from penstock.engines.parsers import NotParsed, Parsed, Rejected
 from penstock.llamacpp.config import invalid_options
-from penstock.local.launch_errors import launch_error
+from penstock.local.prepare import launch_error
 from penstock.manifests.deployment import Engine, NoConfig
 from penstock.manifests.source import graph_source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.environments.clients import NODE_FOLDER, NODE_PACKAGE, install_node_client
+from penstock.environments.post_install import NODE_FOLDER, NODE_PACKAGE, install_node_client
 from penstock.errors import MissingToolError
 
 

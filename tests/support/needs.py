@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.environments import environments_root, is_installed
-from penstock.environments.clients import NODE_FOLDER
 from penstock.environments.install import list_environments
 from penstock.environments.post_install import NEEDS as REQUIRED
+from penstock.environments.post_install import NODE_FOLDER
 from tests.support import outside_files
 
 Function = TypeVar("Function", bound=Callable[..., object])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.local.gpus.assign import assign, choose
 from penstock.local.gpus.gpu import Gpu, Link
+from penstock.local.gpus.pool import assign, choose
 
 
 def gpu(

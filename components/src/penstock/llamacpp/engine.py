@@ -31,11 +31,10 @@ from penstock.llamacpp import server
 from penstock.llamacpp.arguments import Arguments, parse
 from penstock.llamacpp.completion import Completion, KvTransfer
 from penstock.llamacpp.grammar import Grammars, Output
-from penstock.llamacpp.kv_events import KvEvents
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked, read_request
 from penstock.llamacpp.shared_memory import KvFiles
-from penstock.llamacpp.slots import Slots
+from penstock.llamacpp.slots import KvEvents, Slots
 from penstock.llamacpp.token_text import Vocabulary
 
 # Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.

@@ -17,18 +17,16 @@ from penstock.errors import UsageError
 from penstock.local import (
     adapter_launch,
     cpu_engine,
-    frontend_flags,
     gpu_engine,
-    harmony_vocabulary,
     llamacpp_engine,
-    mocker_flags,
+    local_flags,
     predicted_timing,
     tool_template,
     tracing,
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Overrides, Program
-from penstock.local.frontend_flags import FRONTEND
+from penstock.local.local_flags import FRONTEND
 from penstock.local.machine import Machine
 from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
@@ -66,7 +64,7 @@ def adapt(
     timing: PredictedTiming | None = None,
     versions: Mapping[str, Interpreters] = MappingProxyType({}),
     find_gguf: FindGguf = llamacpp_engine.find_gguf,
-    exists: mocker_flags.Exists = mocker_flags.exists,
+    exists: local_flags.Exists = local_flags.exists,
 ) -> LocalDeployment:
     """The programs of ``deployment`` on ``machine``.
 
@@ -84,7 +82,7 @@ def adapt(
         find_model,
         simulate,
         settings,
-        harmony_vocabulary.uses_harmony(deployment),
+        local_flags.uses_harmony(deployment),
         timing,
         versions,
         find_gguf,
@@ -131,7 +129,7 @@ class _Adapter:
     timing: PredictedTiming | None
     versions: Mapping[str, Interpreters]
     find_gguf: FindGguf
-    exists: mocker_flags.Exists
+    exists: local_flags.Exists
     not_started: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     """Used as an ordered set."""
@@ -170,7 +168,7 @@ class _Adapter:
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
         graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        arguments, changes = frontend_flags.local_arguments(graph_arguments, launch.env)
+        arguments, changes = local_flags.frontend_arguments(graph_arguments, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", FRONTEND, *arguments)
@@ -182,8 +180,8 @@ class _Adapter:
             return {}
         vocabulary = self.machine.harmony_vocabulary
         if vocabulary is None:
-            self._note(harmony_vocabulary.DOWNLOADED)
-        return harmony_vocabulary.variables(vocabulary)
+            self._note(local_flags.DOWNLOADED)
+        return local_flags.harmony_variables(vocabulary)
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
         """An engine that runs unchanged: the mocker, or a real one on GPUs."""
@@ -193,7 +191,7 @@ class _Adapter:
         engine = component.engine or Engine.MOCKER
         if engine is not Engine.MOCKER:
             return self._gpu_worker(name, component, launch, engine, arguments)
-        arguments, changes = mocker_flags.local_arguments(launch, arguments, self.exists)
+        arguments, changes = local_flags.mocker_arguments(launch, arguments, self.exists)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))

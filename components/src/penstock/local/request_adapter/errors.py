@@ -55,8 +55,9 @@ def translated(path: str, status: int, answer: Any) -> Refusal | None:
     if status < 400:
         event = answer.get("error")
         code = event.get("code") if isinstance(event, dict) else None
-        is_error = isinstance(code, int) and 400 <= code < 600
-        return _reworded(path, code, event) if is_error else None
+        if not isinstance(code, int) or not 400 <= code < 600:
+            return None
+        return _reworded(path, code, event)
     return None if "error" in answer else _reworded(path, status, answer)
 
 

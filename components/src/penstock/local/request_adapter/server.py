@@ -40,8 +40,8 @@ HOP = frozenset(
 STOP_S = 5.0  # for open responses, after the frontend has ended
 UNANSWERED_S = 20.0  # less than the time after which a frontend that hangs is replaced
 TEMPLATE_TOKENS = 64  # of the chat template, at most; plus 8 per message
-FRAMES = (b"content-length", b"transfer-encoding")
-HEAD_END, LAST_CHUNK = b"\r\n\r\n", b"0\r\n\r\n"
+CHUNKED = (b"transfer-encoding", b"chunked")
+HEAD_END, LAST_CHUNK = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 EVENT = b"data: "
 EVENT_ERROR = EVENT + b'{"error"'
 NOT_UTF8 = Refusal(message="The body of the request is not valid UTF-8.")
@@ -91,9 +91,15 @@ async def _serve(options: argparse.Namespace) -> None:
 
 
 class Upstream(asyncio.Protocol):
-    """A connection to the frontend for one request. The response follows `pass_on`."""
+    """A connection to the frontend, for one request at a time. The response follows `pass_on`."""
 
-    def __init__(self, request: web.BaseRequest, read: ClientRead | None) -> None:
+    _request: web.BaseRequest | None = None
+    head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def begin(self, request: web.BaseRequest, read: ClientRead | None) -> None:
         assert request.transport is not None
         self._request, self._read, self._client = request, read, request.transport
         loop = asyncio.get_running_loop()
@@ -101,25 +107,53 @@ class Upstream(asyncio.Protocol):
         """With the head and a part of the body, or at the end."""
         self.has_ended: asyncio.Future[None] = loop.create_future()
         self.head, self.body = b"", b""
-        self._is_passed_on, self._size, self._last = False, 0, b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._is_passed_on, self._size, self._last = False, 0, HEAD_END
+        if self.transport.is_closing():
+            self._finish()
 
     def data_received(self, data: bytes) -> None:
+        if not self.head:
+            self.body += data
+            if HEAD_END not in self.body:
+                return
+            self.head, _, data = self.body.partition(HEAD_END)
+            self.body, self._length = b"", self._read_length()
+        self._size += len(data)
+        self._last = (self._last + data)[-len(LAST_CHUNK) :]
         if self._is_passed_on:
             self._pass(data)
-            return
-        self.body += data
-        if not self.head and HEAD_END in self.body:
-            self.head, _, self.body = self.body.partition(HEAD_END)
-        if self.head and self.body and not self.has_begun.done():
+        else:
+            self.body += data
+        if self.is_complete():
+            self._finish()
+        elif self.body and not self.has_begun.done():
             self.has_begun.set_result(None)
 
     def connection_lost(self, _: Exception | None) -> None:
+        if self._request is not None:
+            self._finish()
+
+    def _finish(self) -> None:
         for future in (self.has_begun, self.has_ended):
             if not future.done():
                 future.set_result(None)
+
+    def _read_length(self) -> int | None:
+        """Bytes of the body; None: it ends with a last chunk, or with the connection."""
+        assert self._request is not None
+        if self._request.method == "HEAD" or self.status in (204, 304):
+            return 0
+        length = dict(self.headers).get(b"content-length")
+        return None if length is None else int(length)
+
+    def is_complete(self) -> bool:
+        if self._length is not None:
+            return self._size >= self._length
+        return self.is_framed() and self._last == LAST_CHUNK
+
+    def is_framed(self) -> bool:
+        """Whether the client can see where the response ends while the connection stays open."""
+        return self._length is not None or CHUNKED in self.headers
 
     @property
     def status(self) -> int:
@@ -134,7 +168,7 @@ class Upstream(asyncio.Protocol):
 
     def content(self) -> bytes:
         """What has arrived of the body, without the sizes of its chunks."""
-        if (b"transfer-encoding", b"chunked") not in self.headers:
+        if CHUNKED not in self.headers:
             return self.body
         content, rest = b"", self.body
         while rest:
@@ -154,34 +188,22 @@ class Upstream(asyncio.Protocol):
 
     def _pass(self, data: bytes) -> None:
         self._client.write(data)
-        self._size += len(data)
-        self._last = (self._last + data)[-len(LAST_CHUNK) :]
         if self._read is not None:
             self._read.end_ns = time.time_ns()
         if self._client.get_write_buffer_size() > self._client.get_write_buffer_limits()[1]:
-            self._transport.pause_reading()
-            self._resumes = asyncio.create_task(self._resume())
+            self.transport.pause_reading()
+            assert self._request is not None
+            self._resumes = asyncio.create_task(self._resume(self._request))
 
-    async def _resume(self) -> None:
+    async def _resume(self, request: web.BaseRequest) -> None:
         """Once the client has read what is buffered for it."""
         now_ns = time.monotonic_ns if self._read is None else self._read.clock_ns
         began = now_ns()
-        with contextlib.suppress(ConnectionError):
-            await self._request.writer.drain()
-            self._transport.resume_reading()
+        with contextlib.suppress(ConnectionError, RuntimeError):  # one of the two has left
+            await request.writer.drain()
+            self.transport.resume_reading()
         if self._read is not None:
             self._read.blocked_ns += now_ns() - began
-
-    def is_framed(self) -> bool:
-        """Whether the client can see where the response ends while the connection stays open."""
-        return any(name in FRAMES for name, _ in self.headers)
-
-    def is_broken_off(self) -> bool:
-        """Whether the frontend closed the connection before the end of the response."""
-        headers = dict(self.headers)
-        if b"content-length" in headers and self._request.method != "HEAD":
-            return self._size != int(headers[b"content-length"])
-        return b"transfer-encoding" in headers and self._last != LAST_CHUNK
 
 
 class PassedOn(web.StreamResponse):
@@ -211,6 +233,7 @@ class Adapter:
         """``options``: of `split`."""
         self._options, self._reads = options, client_reads
         self._hosts = re.compile(pattern(filter(None, options.adapter_allow_hosts.split(","))))
+        self._idle: list[Upstream] = []
         self._contexts: dict[str, int] = {}
         """Model → its context length in tokens."""
 
@@ -218,7 +241,10 @@ class Adapter:
         loop = asyncio.get_running_loop()
 
         def request(message: Any, *parts: Any) -> web.BaseRequest:
-            return web.BaseRequest(message, *parts, loop=loop, client_max_size=BODY_LIMIT)
+            body, protocol, writer, task = parts
+            return web.BaseRequest(
+                message, body, protocol, writer, task, loop, client_max_size=BODY_LIMIT
+            )
 
         # With cancellation: a client that disconnects must cancel its request in the engine.
         server = web.Server(
@@ -233,6 +259,8 @@ class Adapter:
 
     async def stop(self) -> None:
         await self._runner.cleanup()
+        for upstream in self._idle:
+            upstream.transport.abort()
         if self._reads is not None:
             await self._reads.stop()
 
@@ -279,15 +307,13 @@ class Adapter:
         loop = asyncio.get_running_loop()
         timer = loop.call_later(UNANSWERED_S, _report_unanswered, request, len(raw))
         try:
-            port = self._options.adapter_inner_port
-            transport, upstream = await loop.create_connection(
-                lambda: Upstream(request, read), LOOPBACK, port
-            )
+            upstream = await self._connection()
         except ConnectionRefusedError:
             timer.cancel()
             return _error(NOT_READY)
         try:
-            transport.write(_head(request, len(raw), read) + raw)
+            upstream.begin(request, read)
+            upstream.transport.write(_head(request, len(raw), read) + raw)
             await upstream.has_begun
             timer.cancel()
             if not upstream.head:
@@ -299,14 +325,33 @@ class Adapter:
                 return _error(refusal, upstream.headers)
             upstream.pass_on(more)
             await upstream.has_ended
-            if upstream.is_broken_off() and request.transport is not None:
+            is_framed = upstream.is_framed()
+            if is_framed and not upstream.is_complete() and request.transport is not None:
                 request.transport.abort()  # the client must not take it for a complete response
-            return PassedOn(stays_open=request.keep_alive and upstream.is_framed())
+            return PassedOn(stays_open=request.keep_alive and is_framed)
         finally:
             timer.cancel()
-            transport.abort()  # the frontend then cancels a request that has not ended
+            self._release(upstream, request.version)
             if self._reads is not None and read is not None:
                 self._reads.end(read)
+
+    async def _connection(self) -> Upstream:
+        """One that has no request, or a new one."""
+        while self._idle:
+            upstream = self._idle.pop()
+            if not upstream.transport.is_closing():
+                return upstream
+        loop, port = asyncio.get_running_loop(), self._options.adapter_inner_port
+        _, upstream = await loop.create_connection(Upstream, LOOPBACK, port)
+        return upstream
+
+    def _release(self, upstream: Upstream, version: tuple[int, int]) -> None:
+        """The frontend cancels a request that has not ended, when the connection ends."""
+        is_kept = bool(upstream.head) and version >= (1, 1)
+        if is_kept and upstream.is_framed() and upstream.is_complete():
+            self._idle.append(upstream)
+        else:
+            upstream.transport.abort()
 
     async def _translated(
         self, request: web.BaseRequest, body: Body | None, upstream: Upstream
@@ -392,12 +437,12 @@ def _report_unanswered(request: web.BaseRequest, size: int) -> None:
 
 
 def _head(request: web.BaseRequest, size: int, read: ClientRead | None) -> bytes:
-    """Of the request to the frontend. It closes the connection, which marks the response's end."""
+    """Of the request to the frontend."""
     left_out = HOP if read is None else HOP | {b"traceparent"}
     target, version = request.rel_url.raw_path_qs, request.version
     lines = [f"{request.method} {target} HTTP/{version.major}.{version.minor}".encode()]
     lines += [b"%s: %s" % h for h in request.raw_headers if h[0].lower() not in left_out]
-    lines += [b"host: localhost", b"connection: close", b"content-length: %d" % size]
+    lines += [b"host: localhost", b"content-length: %d" % size]
     lines += [] if read is None else [f"traceparent: {read.traceparent}".encode()]
     return b"\r\n".join(lines) + HEAD_END
 
