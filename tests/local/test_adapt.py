@@ -85,7 +85,7 @@ def named(local: LocalDeployment, name: str) -> Program:
 
 
 def with_frontend(*flags: str, env: dict[str, str] | None = None) -> LocalDeployment:
-    """Beside a mocker."""
+    """The local graph of a frontend and a mocker."""
     return adapted(deployment(frontend(*flags, env=env), mocker("worker", "agg")))
 
 
