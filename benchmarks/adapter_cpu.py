@@ -1,12 +1,13 @@
 """Measures the CPU time per request of a frontend with and without the request adapter of `up`.
 
-    python benchmarks/adapter_cpu.py [--rounds 12] [--short]
+    python benchmarks/adapter_cpu.py [--rounds 8] [--short]
 Writes results/adapter_cpu.json.
 
 `up` starts one graph of mockers. This script starts a second frontend in the same graph, with the
 arguments of the first one but without the adapter. So both have the same workers, event broker and
-supervisor, whose probes are subtracted. Slices of a few seconds load one frontend after the other, in random order, and sum the
-CPU time of the loaded process. Prompts have about 300 tokens, outputs 24.
+supervisor, whose probes are subtracted. Slices of a few seconds load one frontend after the other,
+in random order, and sum the CPU time of the loaded process. Prompts have about 300 tokens, outputs
+24.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def summarized(rounds: list[dict[str, float]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--short", action="store_true", help="one round, and no result file")
     args = parser.parse_args()
     results = measured(1 if args.short else args.rounds)
