@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench.measurement import measurement_of
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import read_records
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
 from penstock.bench.trace_file import Key
 from penstock.graph.slo import Slo
 from penstock.workload import Request

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.calibration import calibration_of
-from penstock.bench.calibration_report import calibration_lines
+from penstock.bench.documents import run_document
 from penstock.bench.measurement import Failures
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import Records
-from penstock.bench.report import Bench, document, lines
-from penstock.bench.request_log import RequestLog
+from penstock.bench.report import report_of
 from penstock.bench.trace_file import keyed
 from penstock.errors import BenchError
 from penstock.manifests.source import open_source
@@ -29,6 +29,7 @@ from penstock.simulate.study import Study
 from penstock.simulate.window import ServedRequest
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.bench.measured_runs import BENCH, MEASURED
+from tests.reports.read import text_of
 from tests.simulate.test_calibration import ENTRY
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -117,17 +118,20 @@ def test_a_run_with_failures_is_refused() -> None:
 
 def test_the_factors_are_reported() -> None:
     entry = ENTRY.model_copy(update={"warnings": ("a reason",)})
-    assert list(calibration_lines(entry)) == [
-        "calibration of gpt-oss-120b, h100, trtllm, from 180 requests (95% interval):",
+    run = replace(BENCH, calibration=entry)
+    text = text_of(report_of(run)).splitlines()
+    start = text.index(
+        "calibration of gpt-oss-120b, h100, trtllm, from 180 requests (95% interval):"
+    )
+    assert text[start + 1 : start + 10] == [
+        "factor         value    95% interval",
         "prefill speed  × 0.500  (0.480 to 0.520)",
         "step time      × 1.250  (1.200 to 1.300)",
         "fixed TTFT     40.0 ms  (35.0 to 45.0 ms)",
         "measured compared with predicted: without → with these factors:",
-        "      p50          p90",
-        "TTFT  +50% → +50%  +40% → +40%",
-        "ITL   +10% → +10%  +10% → +10%",
+        "latency  p50          p90",
+        "TTFT     +50% → +50%  +40% → +40%",
+        "ITL      +10% → +10%  +10% → +10%",
         "warning: a reason",
     ]
-    run = replace(BENCH, calibration=entry)
-    assert "step time      × 1.250  (1.200 to 1.300)" in list(lines(run))
-    assert document(run).calibration == entry
+    assert run_document(run).calibration == entry

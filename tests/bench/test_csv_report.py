@@ -74,7 +74,7 @@ def test_each_load_of_a_sweep_has_a_row() -> None:
         BENCH,
         measurement=replace(MEASURED, itl_ms=None, ttft_ms=Percentiles(p50=1, p90=2, p99=None)),
     )
-    levels = [Level(scale=1, found=BENCH), Level(scale=2.5, found=replace(many, interrupted="x"))]
+    levels = [Level(scale=1, bench=BENCH), Level(scale=2.5, bench=replace(many, interrupted="x"))]
     text = sweep_csv(Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="x"))
     assert text.splitlines()[0].split(",") == list(LEVEL_COLUMNS)
     first, second = rows(text)

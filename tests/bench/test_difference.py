@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.bench.compare_page import forest
+from penstock.bench.compare_report import changes_of
 from penstock.bench.difference import (
     METRICS,
     Both,
@@ -16,6 +16,7 @@ from penstock.bench.difference import (
     interval,
     student,
 )
+from penstock.reports.model import Chart
 from penstock.simulate.window import ServedRequest
 
 PAIRS, PER_PAIR = 12, 15
@@ -164,6 +165,6 @@ def test_an_interval_of_values_near_0_is_not_shown_as_a_huge_number() -> None:
     slow = replace(one, change=19.0, low=18.5, high=19.5)
     assert interval(slow) == "+1850.0% to +1950.0%"
     assert interval(replace(slow, high=1e9)) == "+1850.0% to more than +3800%"
-    (trace,) = forest([one], []).data
-    (shown,) = trace["error_x"]["array"]
-    assert shown == pytest.approx(1000 - 420)
+    chart, _ = changes_of([one], [])
+    assert isinstance(chart, Chart)
+    assert chart.series[0].errors == [pytest.approx((520, 1000 - 420))]

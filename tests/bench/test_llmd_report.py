@@ -13,8 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.bench.llmd_report import MARK, VERSION, as_yaml, report_of
-from penstock.bench.llmd_stack import stack_of
+from penstock.bench.llmd_report import MARK, VERSION, as_yaml, report_of, stack_of
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints, understand
 from penstock.workload import find_workload

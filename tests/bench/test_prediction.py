@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.prediction import Prediction, prediction_of
-from penstock.bench.report import lines
+from penstock.bench.report import report_of
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.cache import Cache
@@ -16,6 +16,7 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import replayable
 from penstock.workload import find_workload
 from tests.bench.measured_runs import BENCH, LATENCIES
+from tests.reports.read import text_of
 
 GRAPH = Path("dynamo_graphs/gpt-oss-120b-h100-latency.yaml")
 PREDICTION = Prediction(
@@ -25,7 +26,9 @@ PREDICTION = Prediction(
 
 def test_the_measured_percentiles_are_compared_with_the_predicted_ones() -> None:
     half = replace(LATENCIES, p50=LATENCIES.p50 / 2, p99=None)
-    text = list(lines(replace(BENCH, prediction=replace(PREDICTION, ttft_ms=half))))
+    text = text_of(
+        report_of(replace(BENCH, prediction=replace(PREDICTION, ttft_ms=half)))
+    ).splitlines()
     start = text.index("predicted by simulate for a-graph (measured compared with predicted):")
     rows = [line.split() for line in text[start + 2 : start + 5]]
     assert rows[0] == ["TTFT", "10.0", "(+100%)", "30.0", "(+0%)", "-"]
@@ -35,7 +38,9 @@ def test_the_measured_percentiles_are_compared_with_the_predicted_ones() -> None
 
 
 def test_requests_that_the_graph_rejects_are_named() -> None:
-    text = list(lines(replace(BENCH, prediction=replace(PREDICTION, too_long=40))))
+    text = text_of(
+        report_of(replace(BENCH, prediction=replace(PREDICTION, too_long=40)))
+    ).splitlines()
     rejected = "the prediction is without 40 of 100 requests, which are too long for this graph"
     assert rejected in text
 

@@ -7,11 +7,17 @@ from itertools import product
 
 import pytest
 
-from penstock.bench.shadow.rates import fisher, sign_test, smallest_hits
 from penstock.bench.shadow.requests import CHAT, ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Pair
-from penstock.bench.shadow.verdict import LEVEL, Verdict, verdict_of
+from penstock.bench.shadow.verdict import (
+    LEVEL,
+    Verdict,
+    fisher,
+    sign_test,
+    smallest_hits,
+    verdict_of,
+)
 
 
 def test_fishers_test_agrees_with_counting_all_tables() -> None:

@@ -10,15 +10,16 @@ import pytest
 from rich.console import Console
 
 from penstock.cli.main import COMMANDS, main
-from penstock.drill.report import print_result
+from penstock.drill.report import report_of
 from penstock.local.load import GraphLoad, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.status_table import overview
+from penstock.reports.text import print_report
 from penstock.serving.frontend_metrics import FrontendMetrics
 from penstock.verify.report import print_results
 from penstock.verify.result import failed
 from penstock.verify.run_probes import ProbeRun
-from tests.drill.test_report import CUT, REPEAT, result
+from tests.drill.test_report import CUT, TITLE, result
 from tests.local.builders import running
 from tests.support.command_line import ROOT, penstock
 
@@ -63,7 +64,7 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
     detail = "prefill: 1 workers, expected 2; decode: 0 workers, expected 1 [x]"
     outcome = failed(detail, "Read the log of a missing worker, or check its pool.")
     print_results([ProbeRun(name="topology", result=outcome, seconds=1.2, required=False)])
-    print_result(result(CUT), REPEAT)
+    print_report(report_of(TITLE, result(CUT)))
     text = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     words = " ".join(text.split())
     assert f"topology 1.2 s {detail} hint: Read the log" in words

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from penstock.live.text import columns_for
-from penstock.reports.page import report_html
+from penstock.reports.html import report_html
 from penstock.tracing.explain import Cause, explain
 from penstock.tracing.report import ON_MOCKERS, verdict
 from tests.docs.test_documents import module
-from tests.reports.constructed import REPORTS, Report
+from tests.reports.constructed import FROM, REPORTS, Report
 from tests.support.documents import PAGES, ROOT
 from tests.tracing.build import Trace, requests
 
@@ -48,7 +48,7 @@ def test_the_pictures_of_a_report_are_those_of_its_command(name: str) -> None:
 @pytest.mark.slow  # plan and simulate render a graph
 @pytest.mark.parametrize("name", SCREENSHOTS.REPORTS)
 def test_the_titles_in_the_pictures_are_those_of_today(name: str) -> None:
-    today = set(SCREENSHOTS.titles(report_html(constructed(name))))
+    today = set(SCREENSHOTS.titles(report_html(constructed(name), FROM)))
     assert set(SHOWN[name]["titles"]) - today == set(), "run `make screenshots`"
     assert "Provenance" in SHOWN[name]["titles"]
 
@@ -117,7 +117,7 @@ def test_the_page_about_bench_shows_the_report_of_a_run_on_mockers() -> None:
 @pytest.mark.xdist_group("chromium")
 def test_pictures_are_taken_of_a_report(tmp_path: Path) -> None:
     report = tmp_path / "verify.html"
-    report.write_text(report_html(constructed("verify")), "utf-8")
+    report.write_text(report_html(constructed("verify"), FROM), "utf-8")
     with SCREENSHOTS.browser() as page:
         SCREENSHOTS.take(page, report, tmp_path)
     for view in SCREENSHOTS.VIEWS:

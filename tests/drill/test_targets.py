@@ -18,7 +18,7 @@ import pytest
 from penstock.drill import run
 from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
-from penstock.drill.report import summary
+from penstock.drill.report import report_of
 from penstock.drill.run import SAMPLE, DrillOptions, DrillResult, Pace, drill_endpoint
 from penstock.drill.targets import RemoteEndpoint, possible
 from penstock.errors import DrillError, GraphError, UsageError
@@ -241,7 +241,9 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     assert undone.exists()
     assert result.was_interrupted
     assert result.evaluation.failures == ()  # those of the interrupted fault are left out
-    assert summary(result)[0].startswith("partial result, interrupted: passed until then: 0 faults")
+    first, second = report_of("g.yaml", result).verdicts
+    assert first.text == "partial result: the drill was interrupted"
+    assert second.text.startswith("passed until then: 0 faults")
     assert capfd.readouterr().err == ""  # no traceback of asyncio
     assert signal.getsignal(signal.SIGINT) is handler
 

@@ -11,11 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from penstock.bench.compare import Comparison
-from penstock.bench.compare_report import as_json as comparison_as_json
+from penstock.bench.documents import comparison_document, run_document
 from penstock.bench.limits import check_limits, limit_of
 from penstock.bench.measurement import Failures, Measurement
 from penstock.bench.prediction import Prediction
-from penstock.bench.report import as_json
 from penstock.graph.slo import Slo
 from penstock.output_schemas import COMMANDS, output_schema
 from penstock.output_schemas.generate import generated_files
@@ -118,14 +117,14 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_output_of_each_kind_of_run_has_the_schema(name: str) -> None:
-    document = read_output("bench", as_json(RUNS[name]))
+    document = read_output("bench", run_document(RUNS[name]).as_json())
     assert document["kind"] == "run"
 
 
 @pytest.mark.parametrize("some", [comparison(), comparison(failed=5), comparison(changes=())])
 def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) -> None:
     checked = check_limits(some, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
-    document = read_output("bench", comparison_as_json(some, checked))
+    document = read_output("bench", comparison_document(some, checked).as_json())
     assert document["kind"] == "comparison"
     assert len(document["limits"]) == 2
     assert document["workload"]["requests"] is None
@@ -148,14 +147,14 @@ def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) 
     ],
 )
 def test_a_document_with_another_form_is_rejected(change: dict[str, Any]) -> None:
-    document = read_output("bench", as_json(BENCH))
+    document = read_output("bench", run_document(BENCH).as_json())
     with pytest.raises(ValidationError):
         read_output("bench", json.dumps(document | change))
 
 
 @pytest.mark.parametrize("key", ["schema_version", "kind", "ttft_ms", "interrupted"])
 def test_a_document_without_a_key_is_rejected(key: str) -> None:
-    document = json.loads(as_json(BENCH))
+    document = json.loads(run_document(BENCH).as_json())
     del document[key]
     with pytest.raises(ValidationError):
         read_output("bench", json.dumps(document))

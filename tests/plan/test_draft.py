@@ -9,16 +9,15 @@ import pytest
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
+from penstock.plan.documents import plan_document
 from penstock.plan.draft import METHOD, TOKENS, Draft, draft_of
 from penstock.plan.estimate import DRAFTING, Estimator
 from penstock.plan.graph_text import graph_text
 from penstock.plan.planning import Plan
-from penstock.plan.report import lines
-from penstock.plan.report_json import as_json
 from penstock.plan.space import Candidate, Layout, candidates
 from tests.plan.simulated_study import ONE, aggregated, disaggregated, request
 from tests.plan.test_estimate import STEP, TRAFFIC
-from tests.plan.test_report import planned
+from tests.plan.test_report import planned, printed_lines
 from tests.support.outputs import read_output
 
 GPT_OSS = "openai/gpt-oss-120b"
@@ -90,7 +89,7 @@ def considered(*, drafts: bool, has_other: bool) -> Plan:
 @pytest.mark.slow  # renders a graph
 def test_the_plan_states_the_rates_and_the_best_graph_of_the_other_kind() -> None:
     def line(plan: Plan) -> str:
-        return next(one for one in lines(plan, 0.95) if one.startswith("speculation: "))
+        return next(one for one in printed_lines(plan, 0.95) if one.startswith("speculation: "))
 
     used = line(considered(drafts=True, has_other=True))
     assert f"{METHOD} (draft model org/head, assumed acceptance rates 0.8, 0.5, 0.25)" in used
@@ -98,10 +97,10 @@ def test_the_plan_states_the_rates_and_the_best_graph_of_the_other_kind() -> Non
     unused = line(considered(drafts=False, has_other=False))
     assert unused.startswith(f"speculation: {METHOD} is not used")
     assert f"no replayed graph with {METHOD} met the SLO" in unused
-    found = as_json(considered(drafts=True, has_other=True), 0.95, "")
+    found = plan_document(considered(drafts=True, has_other=True), 0.95, "").as_json()
     assert read_output("plan", found)["speculation"]["draft_model"] == "org/head"
     without = planned(aggregated(2), is_late=False, unfinished={})
-    assert not any(one.startswith("speculation") for one in lines(without, 0.95))
+    assert not any(one.startswith("speculation") for one in printed_lines(without, 0.95))
     assert "not considered: speculative decoding (add --acceptance)" in "\n".join(
-        lines(without, 0.95)
+        printed_lines(without, 0.95)
     )

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.plan.report import header, lines
-from penstock.plan.report_json import as_json
+from penstock.plan.documents import plan_document
+from penstock.plan.report import header
 from penstock.plan.request import plan_request
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trials, TrialSpec
@@ -24,7 +24,7 @@ from tests.plan.simulated_study import (
     trials,
 )
 from tests.plan.test_estimate import estimator
-from tests.plan.test_report import planned
+from tests.plan.test_report import planned, printed_lines
 from tests.simulate.test_metrics import answer
 from tests.support.outputs import read_output
 
@@ -112,11 +112,12 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
         losses={"aggregated": lost.row},
     )
     expected = "with one worker fewer: only 0.0% of requests meet the SLO (95% needed)"
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     assert any(line.startswith(f"availability: {expected}") for line in printed)
-    assert "for 95% of requests, also with one worker fewer; objective" in printed[1]
+    slo = next(line for line in printed if line.startswith("SLO: "))
+    assert "for 95% of requests, also with one worker fewer; objective" in slo
     assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False
@@ -135,7 +136,7 @@ def test_headroom_and_margin_are_those_after_the_worst_loss() -> None:
         losses=winner.losses,
         sensitivity_rows={"scale × 1.5": winner.row},
     )
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     assert "headroom: with one worker fewer: TTFT p95 60 ms of 100 ms (40% left)" in printed
     assert any(line.startswith("margin: with one worker fewer: ") for line in printed)
     text = "sensitivity, scale × 1.5, with all workers: 100.0% of requests meet the SLO"
@@ -148,7 +149,7 @@ def test_the_pool_of_the_lost_worker_is_named() -> None:
         planned(disaggregated(2, 1), is_late=False, unfinished={}),
         losses={"prefill": "the time limit was reached"},
     )
-    availability = [line for line in lines(plan, 0.95) if line.startswith("availability")]
+    availability = [line for line in printed_lines(plan, 0.95) if line.startswith("availability")]
     assert "no redundancy" in availability[0]
     assert availability[1] == (
         "availability: with one prefill worker fewer: not replayed: the time limit was reached"

@@ -11,10 +11,9 @@ import pytest
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.plan import margin
+from penstock.plan.documents import plan_document
 from penstock.plan.margin import Margin, margin_line, margins
 from penstock.plan.prepare import _allowed
-from penstock.plan.report import lines
-from penstock.plan.report_json import as_json
 from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval
@@ -28,7 +27,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
-from tests.plan.test_report import planned
+from tests.plan.test_report import planned, printed_lines
 from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
@@ -124,7 +123,7 @@ def test_with_confidence_every_line_counts_the_intervals(
         sensitivity_rows={"scale × 1.5": plan.winner.row},
         losses={"aggregated": plan.winner.row},
     )
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     upper = "at the upper end of the 90% intervals"
     verdict = f"100.0% of requests meet the SLO, {how} {upper}"
     assert any(line.startswith(f"sensitivity, scale × 1.5: {verdict}") for line in printed)
@@ -132,7 +131,7 @@ def test_with_confidence_every_line_counts_the_intervals(
     assert any(line.startswith(lost) for line in printed)
     left = f"{1 - 50 * high / 70:.0%} left"
     assert f"headroom: {upper}: TTFT p95 {50 * high:g} ms of 70 ms ({left})" in printed
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     assert content["sensitivity"]["scale × 1.5"]["meets_slo"] is (how == "also")
     assert content["after_loss"]["aggregated"]["meets_slo"] is (how == "also")
 

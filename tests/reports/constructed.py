@@ -8,31 +8,29 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from penstock.bench import compare_page, page, sweep_page
+from penstock.bench import compare_report, report, sweep_report
 from penstock.bench.compare import Comparison
 from penstock.bench.difference import differences
 from penstock.bench.limits import check_limits, limit_of
 from penstock.bench.measurement import measurement_of, percentiles_of
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.prediction import Predicted, Prediction
 from penstock.bench.records import FailedRequest, Records
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
 from penstock.bench.sweep import Level, Sweep
-from penstock.drill import page as drill_page
+from penstock.drill import report as drill_report
 from penstock.drill.evaluate import evaluate
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
 from penstock.graph.slo import Slo
-from penstock.plan import page as plan_page
+from penstock.plan import report as plan_report
 from penstock.plan.sensitivity import Headroom
-from penstock.reports.page import Report
+from penstock.reports.model import Report
 from penstock.reports.provenance import provenance
-from penstock.simulate import page as simulate_page
+from penstock.simulate import report as simulate_report
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.report import notes
 from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest
-from penstock.verify import page as verify_page
+from penstock.verify import report as verify_report
 from penstock.verify.result import cannot_tell, failed, passed
 from penstock.verify.run_probes import ProbeRun
 from penstock.workload import Request
@@ -118,17 +116,17 @@ def bench() -> Report:
         graph="a-graph", requests=500, too_long=2, **percentiles_of(expected, has_p99=True)
     )
     found = replace(measured(served(1, 600), failures, SLO), prediction=prediction)
-    return page.report_of(found, Predicted(prediction=prediction, requests=expected), FROM)
+    return report.report_of(found, Predicted(prediction=prediction, requests=expected))
 
 
 def bench_without_slo() -> Report:
     found = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
-    return page.report_of(found, None, FROM)
+    return report.report_of(found)
 
 
 def bench_that_served_nothing() -> Report:
     failures = [FailedRequest(key=(f"f{n}", 0), sent_ms=100.0 * n, reason=NASTY) for n in range(5)]
-    return page.report_of(measured([], failures, SLO), None, FROM)
+    return report.report_of(measured([], failures, SLO))
 
 
 def sweep() -> Report:
@@ -136,7 +134,7 @@ def sweep() -> Report:
     levels = [
         Level(
             scale=scale,
-            found=replace(
+            bench=replace(
                 measured(served(5, int(100 * scale), factor), [], SLO),
                 workload=BENCH.workload.at_scale(scale),
             ),
@@ -144,7 +142,7 @@ def sweep() -> Report:
         for scale, factor in factors.items()
     ]
     found = Sweep(levels=levels, unmeasured=[16.0], interrupted="", gpus=2)
-    return sweep_page.report_of(found, FROM)
+    return sweep_report.report_of(found)
 
 
 def compared(count: int, *limits: str) -> Report:
@@ -158,7 +156,7 @@ def compared(count: int, *limits: str) -> Report:
         overlapping=0.02,
     )
     checked = check_limits(found, [limit_of(limit) for limit in limits])
-    return compare_page.report_of(found, checked, FROM)
+    return compare_report.report_of(found, checked)
 
 
 def comparison_of_two() -> Report:
@@ -167,7 +165,7 @@ def comparison_of_two() -> Report:
 
 def comparison_without_result() -> Report:
     found = replace(comparison(), differences=(), interrupted="the endpoint no longer serves")
-    return compare_page.report_of(found, [], FROM)
+    return compare_report.report_of(found, [])
 
 
 def replay(seed: int, factor: float) -> dict[str, Any]:
@@ -191,14 +189,14 @@ def row(name: str, seed: int, factor: float, slo: Slo) -> Row:
 
 
 def simulated(rows: list[Row]) -> Report:
-    found = simulate_page.Simulated(
+    found = simulate_report.Simulated(
         rows=rows,
         sustained=(),
         loaded=LOADED,
         attain=0.95,
-        notes=list(notes(rows, [None] * len(rows))),
+        sets=[None] * len(rows),
     )
-    return simulate_page.report_of(found, FROM)
+    return simulate_report.report_of(found)
 
 
 def simulate() -> Report:
@@ -231,7 +229,7 @@ def plan() -> Report:
         trial(disaggregated(1, 1), 180, 400),
         trial(disaggregated(1, 2), 90, 1100, meets_slo=False),
     ]
-    return plan_page.report_of(found, tried, 0.95, FROM)
+    return plan_report.report_of(found, 0.95, tried)
 
 
 def drilled(count: int, *, was_interrupted: bool = False) -> Report:
@@ -249,7 +247,7 @@ def drilled(count: int, *, was_interrupted: bool = False) -> Report:
         seconds=91.0,
         was_interrupted=was_interrupted,
     )
-    return drill_page.report_of("dynamo_graphs/quickstart.yaml", result, FROM)
+    return drill_report.report_of("dynamo_graphs/quickstart.yaml", result)
 
 
 def drill() -> Report:
@@ -270,11 +268,11 @@ def verify() -> Report:
         ProbeRun(name=name, result=result, seconds=0.4 * n, required=n == 1)
         for n, (name, result) in enumerate(results.items())
     ]
-    return verify_page.report_of("http://127.0.0.1:8000", probes, FROM)
+    return verify_report.report_of("http://127.0.0.1:8000", probes)
 
 
 def verify_without_probes() -> Report:
-    return verify_page.report_of(NASTY, [], FROM)
+    return verify_report.report_of(NASTY, [])
 
 
 REPORTS: Mapping[str, Callable[[], Report]] = {

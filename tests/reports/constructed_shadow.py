@@ -7,17 +7,14 @@ from random import Random
 
 from penstock.bench.shadow.client import ShadowEndpoint
 from penstock.bench.shadow.live import LiveCounts
-from penstock.bench.shadow.page import report_of
-from penstock.bench.shadow.report import ShadowResult
+from penstock.bench.shadow.report import ShadowResult, report_of
 from penstock.bench.shadow.requests import CHAT, ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Pair, ShadowRun
 from penstock.bench.shadow.verdict import verdict_of
-from penstock.reports.page import Report
-from penstock.reports.provenance import provenance
+from penstock.reports.model import Report
 
 NASTY = "</script><b onclick=alert(1)>%{x} & " + "a-very-long-request-id/" * 8
-FROM = provenance("penstock bench shadow http://127.0.0.1:8000 http://127.0.0.1:8001")
 FAILED = ShadowResponse(error="HTTP 400", is_rejected=True)
 
 
@@ -62,18 +59,18 @@ def result(some: list[Pair], **more: object) -> ShadowResult:
 
 
 def shadow() -> Report:
-    return report_of(result(pairs(60, changed=0.5)), FROM, show_text=True)
+    return report_of(result(pairs(60, changed=0.5)), show_text=True)
 
 
 def shadow_without_finding() -> Report:
-    return report_of(result(pairs(60, changed=0.0)), FROM, show_text=False)
+    return report_of(result(pairs(60, changed=0.0)), show_text=False)
 
 
 def shadow_of_one_request() -> Report:
     counts = LiveCounts(skipped=3, disconnected=1, unreadable=2)
     found = result(pairs(1, changed=0.0), interrupted="B no longer responds", counts=counts)
-    return report_of(found, FROM, show_text=True)
+    return report_of(found, show_text=True)
 
 
 def shadow_of_nothing() -> Report:
-    return report_of(result([], interrupted="interrupted"), FROM, show_text=True)
+    return report_of(result([], interrupted="interrupted"), show_text=True)

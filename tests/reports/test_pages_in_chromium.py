@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.reports.page import write_report
+from penstock.reports.html import write_report
 from tests.docs.test_documents import module
-from tests.reports.constructed import REPORTS
+from tests.reports.constructed import FROM, REPORTS
 from tests.support.documents import ROOT
 
 BROWSER = module(ROOT / "docs" / "pictures" / "browser.py")
@@ -53,7 +53,7 @@ def page() -> Iterator[Any]:
 
 def written(folder: Path, name: str) -> Path:
     path = folder / f"{name}.html"
-    write_report(path, REPORTS[name]())
+    write_report(path, REPORTS[name](), FROM)
     return path
 
 

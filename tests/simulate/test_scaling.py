@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from penstock.graph.slo import Slo
+from penstock.reports.text import table_lines
+from penstock.simulate.documents import as_json
 from penstock.simulate.fixed import fixed_pools
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Planner, Replayable
-from penstock.simulate.report import as_json, notes, table
+from penstock.simulate.report import notes, table_of
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row
 from penstock.workload import find_workload
@@ -136,7 +138,7 @@ def planned_row(asked: dict[str, Any]) -> Row:
 
 def test_scaling_events_and_gpu_hours_are_reported() -> None:
     row = planned_row(scaled())
-    head, line = table([row])
+    head, line = table_lines(table_of([row]))
     at = head.index("GPU-h")
     assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
     assert " 5.7 " in line

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from penstock.graph.slo import Slo
+from penstock.reports.text import table_lines
 from penstock.simulate.cache import Cache
+from penstock.simulate.documents import as_rows
 from penstock.simulate.metrics import replay_metrics, spreads
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import as_rows, marked, notes, table
+from penstock.simulate.report import marked, notes, table_of
 from penstock.simulate.steadiness import DURATIONS, Steadiness
 from penstock.simulate.study import Row, Study
 from penstock.workload import find_workload
@@ -160,7 +162,7 @@ def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     assert lengths == [100]
     assert not row.is_steady
     assert steady_row(slow, short(20_000))[1] == [20_000]
-    (_, line) = table(marked([row]))
+    (_, line) = table_lines(table_of(marked([row])))
     assert line.startswith(f"{row.replayable.name} (not steady)")
     assert any(
         note.startswith("  not steady: the measured window (") for note in notes([row], [None])
@@ -169,7 +171,7 @@ def test_what_cannot_be_longer_stays_and_is_marked() -> None:
     assert content["is_steady"] is False
     steady_one, _ = steady_row(steady, short(300))
     assert "not steady" not in "\n".join(
-        [*table(marked([steady_one])), *notes([steady_one], [None])]
+        [*table_lines(table_of(marked([steady_one]))), *notes([steady_one], [None])]
     )
 
 
@@ -212,5 +214,5 @@ def test_no_p99_where_more_than_one_percent_was_refused(refused: int, has_p99: b
     refusing = replace(row, metrics=(found,), too_long=refused)
     text = "\n".join(notes([refusing], [None]))
     assert ("no p99: 1.5% of the requests have no latency" in text) is not has_p99
-    (_, line) = table([refusing])
+    (_, line) = table_lines(table_of([refusing]))
     assert ("50 / -" in line) is not has_p99

@@ -11,18 +11,12 @@ import pytest
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.report import table_width
+from penstock.reports.text import NARROW, table_lines
 from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Job, Replays, Result
-from penstock.simulate.report import (
-    fitting_table,
-    narrow_table,
-    notes,
-    sustained_load_line,
-    table,
-    title,
-)
+from penstock.simulate.report import notes, sustained_load_line, table_of, title
 from penstock.simulate.study import LONG, Row, Study
 from penstock.workload import find_workload
 from penstock.workload.duration import MAX_SEARCHED_REQUESTS
@@ -245,11 +239,11 @@ def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
             results=(answer,),
         ),
     )
-    assert "decode queue" not in next(iter(table([row])))
+    assert "decode queue" not in next(iter(table_lines(table_of([row]))))
     answer["requests"]["decode_queue_ms"] = [7.0] * 100
     split = replace(row, replayable=of("gpt-oss-120b-b200-disagg"))
     both = [row, replace(split, metrics=(replay_metrics(answer, 1, WELL),))]
-    head, aggregated, disaggregated = table(both)
+    head, aggregated, disaggregated = table_lines(table_of(both))
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")
     assert disaggregated[at:].startswith("7 ")
@@ -264,12 +258,12 @@ def test_the_narrow_table_fits_80_columns_and_keeps_long_names() -> None:
     )
     name = "gpt-oss-120b-h200-latency-eagle3"
     long = replace(row, replayable=replace(row.replayable, name=name))
-    head, short, first, second = narrow_table([row, long])
+    head, short, first, second = table_lines(table_of([row, long]), NARROW)
     assert max(map(len, (head, short, first, second))) <= 80
     assert first == name
     assert short.startswith("short ")
     assert short.split()[1:] == second.split()
-    (_, full) = table([row])
+    (_, full) = table_lines(table_of([row]))
     assert short.split()[2] == "/".join(full.split()[2:5:2])
     assert head.split()[:3] == ["graph", "GPUs", "TTFT"]
 
@@ -281,9 +275,9 @@ def test_the_narrow_table_keeps_the_cost_that_an_option_asked_for() -> None:
         metrics=(replay_metrics(answer, 1, WELL),),
         results=(answer,),
     )
-    head, *_, cells = narrow_table([row])
+    head, *_, cells = table_lines(table_of([row]), NARROW)
     assert head.endswith("cost/Mtok")
-    assert cells.split()[-1] == list(table([row]))[1].split()[-1]
+    assert cells.split()[-1] == list(table_lines(table_of([row])))[1].split()[-1]
     assert max(map(len, (head, cells))) <= 80
 
 
@@ -296,6 +290,6 @@ def test_a_table_of_plan_fits_120_columns_with_the_cost(width: int | None, lengt
         metrics=(replay_metrics(answer, 1, WELL),),
         results=(answer,),
     )
-    head, *cells = fitting_table([row], table_width(width))
+    head, *cells = table_lines(table_of([row]), table_width(width))
     assert max(map(len, (head, *cells))) <= min(width or 120, 120)
     assert head.endswith("cost/Mtok")

@@ -12,6 +12,7 @@ from penstock.tune import report, tuning
 from penstock.tune.compare import best_of, ratio_of
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
 from penstock.tune.tuning import Search, tune
+from tests.reports.read import text_of
 from tests.tune.scripted import (
     SEEDS,
     TUNED,
@@ -138,8 +139,8 @@ def test_progress_never_exceeds_the_total() -> None:
 
 def test_the_output_has_both_parts_and_the_margins() -> None:
     found = tuned(faster(TUNED))
-    lines = list(report.lines(found))
-    text = "\n".join(lines)
+    text = text_of(report.report_of(found))
+    lines = text.splitlines()
     assert lines[0] == "ours, chat: Poisson, 4 requests/s; simulated, not measured"
     assert "TTFT p99 or ITL p90 more than 5% higher" in text
     assert "choice (seeds 0 to 2), the best of 18 combinations:" in text

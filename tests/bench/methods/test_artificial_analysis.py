@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import PARTS, PartResult, Spread, output_speed
-from penstock.bench.methods.artificial_analysis_report import remarks
+from penstock.bench.methods.report import part_remarks
 from penstock.bench.run import Endpoint
 from penstock.simulate.window import ServedRequest
 from tests.bench.bench_runs import e2e_ms, ttft_ms
@@ -147,4 +147,4 @@ def test_chunks_of_several_tokens_are_reported() -> None:
         cpu_share=0.0,
         interrupted="",
     )
-    assert any("a chunk of a stream has 3.0 tokens" in line for line in remarks(found))
+    assert any("a chunk of a stream has 3.0 tokens" in line for line in part_remarks(found))

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from penstock.bench.methods.histogram import Estimate, quantile
+from penstock.bench.methods.frontend_counters import Estimate, quantile
 
 BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
 

@@ -9,10 +9,12 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from penstock.bench.methods.documents import openrouter_document
 from penstock.bench.methods.openrouter import Observation, observe, require_traffic
-from penstock.bench.methods.openrouter_report import as_json, lines
+from penstock.bench.methods.report import openrouter_report
 from penstock.errors import BenchError
 from tests.bench.methods.frontends import MODEL, Frontend
+from tests.reports.read import text_of
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import respond, serving
@@ -55,6 +57,10 @@ class World:
         )
 
 
+def lines(observation: Observation) -> list[str]:
+    return text_of(openrouter_report(observation)).splitlines()
+
+
 def finishes(frontend: Frontend, tokens: int = 100, ttft_s: float = 0.03) -> Callable[..., None]:
     return lambda _: frontend.finish(ttft_s=ttft_s, duration_s=2.0, tokens=tokens)
 
@@ -67,8 +73,8 @@ def test_only_requests_of_the_run_count() -> None:
     assert (found.total.ok, found.total.tokens) == (8, 360)
     assert sorted(found.known) == [5.0 * n for n in range(1, 9)]
     assert (found.since_start.ok, found.unknown, found.processes) == (9, 0, 1)
-    text = list(lines(found))
-    assert text[0] == f"openrouter, {MODEL} at {A}: traffic of all clients in 20 s"
+    text = lines(found)
+    assert text[0] == f"openrouter, {MODEL} at {A}; traffic of all clients in 20 s"
     assert text[1] == "requests: 8 successful, 0 failed, 0 with an error of the client"
     rows = [line.split("  ") for line in text]
     cells = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
@@ -104,7 +110,7 @@ def test_a_frontend_that_restarts_counts_from_zero() -> None:
     assert sorted(found.known) == [20.0, 50.0, 50.0]
     assert found.failed_readings == 8
     assert any("2 frontend processes at 1 addresses" in line for line in lines(found))
-    assert "8 of 40 readings of the metrics failed" in list(lines(found))
+    assert "8 of 40 readings of the metrics failed" in lines(found)
 
 
 def test_a_reset_is_found_without_an_id_of_the_process() -> None:
@@ -139,7 +145,7 @@ def test_uptime_is_that_of_windows_that_were_observed() -> None:
     frontend = Frontend()
     events = {5.0: lambda _: frontend.fail("internal"), 200.0: finishes(frontend)}
     found = World(at={A: frontend}, events=events).observe(310.0)
-    document = read_output("bench", as_json(found))
+    document = read_output("bench", openrouter_document(found).as_json())
     assert document["uptime"] == {
         "5 min": 1.0,
         "30 min": None,
@@ -159,7 +165,7 @@ def test_requests_that_ended_together_give_bounds() -> None:
 
     events = {float(n): finishes(frontend, tokens=10 * n) for n in range(1, 9)} | {9.0: burst}
     found = World(at={A: frontend}, events=events).observe(12.0)
-    document = read_output("bench", as_json(found))
+    document = read_output("bench", openrouter_document(found).as_json())
     assert document["throughput"]["p50"] == {"low": 20.0, "high": 30.0}
     assert document["throughput"]["p99"] == {"low": 0.0, "high": 5.0}
     assert document["ttft_ms"]["p99"] == {"value": None, "bucket": [100.0, None]}
@@ -185,7 +191,7 @@ def test_an_interrupted_run_keeps_its_figures() -> None:
 
     found = World(at={A: frontend}, events={1.0: finishes(frontend), 3.0: interrupt}).observe(9.0)
     assert (found.interrupted, found.total.ok) == ("interrupted", 1)
-    assert list(lines(found))[1] == "incomplete: interrupted"
+    assert lines(found)[1] == "incomplete: interrupted"
 
 
 @pytest.mark.parametrize(

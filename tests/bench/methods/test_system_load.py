@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.measurement import Failures
+from penstock.bench.methods.report import system_load_report
 from penstock.bench.methods.system_load import Phase, SystemLoad, levels, phase_of
-from penstock.bench.methods.system_load_report import lines
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.run import Endpoint
 from tests.bench.methods.test_artificial_analysis import bench, served
+from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
 E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
@@ -81,7 +82,7 @@ def test_the_report_says_what_differs_from_the_method() -> None:
         reached_ceiling=False,
         interrupted="",
     )
-    text = "\n".join(lines(found))
+    text = text_of(system_load_report(found))
     assert "the test ended before the throughput stopped rising" in text
     assert "phases last 8 s; those of Artificial Analysis last 180 s" in text
     assert "concurrency 2: the window is shorter than a phase" in text
@@ -112,7 +113,7 @@ def test_the_best_phase_is_that_with_the_highest_throughput() -> None:
         reached_ceiling=True,
         interrupted="",
     )
-    text = list(lines(found))
+    text = text_of(system_load_report(found)).splitlines()
     assert text[-1] == "highest throughput: 19 tokens/s at concurrency 2"
 
 

@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
-from penstock.bench.report import Bench
+from penstock.bench.model import Bench
 from penstock.errors import BenchError, Problem
 from penstock.simulate.calibration import (
     Calibration,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.bench_methods import (
     add_method,
-    print_output,
     require_fitting_method,
     run_method,
 )
@@ -52,6 +51,7 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     share,
 )
+from penstock.cli.report_output import print_result
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
@@ -218,7 +218,8 @@ def _measure(
     folder: Path,
     progress: Progress,
 ) -> None:
-    from penstock.bench.report import as_json, lines
+    from penstock.bench.documents import run_document
+    from penstock.bench.report import report_of
     from penstock.bench.run import BenchRequest, bench, require_complete
 
     if args.requests:
@@ -237,13 +238,16 @@ def _measure(
     with progress.running():
         predicted = _prediction(args, workload)
         prediction = predicted.prediction if predicted else None
-        found = replace(bench(request, folder, progress), prediction=prediction)
+        measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
-        if args.calibrate and not found.interrupted:
-            found, written, error = calibrated_bench(args, found, progress)
-    print_output(as_json(found) if args.json else [*lines(found), *filter(None, [written])])
-    write_run(args, target, found, predicted)
-    require_complete(found)
+        if args.calibrate and not measured.interrupted:
+            measured, written, error = calibrated_bench(args, measured, progress)
+    report = report_of(measured, predicted)
+    print_result(args, report, run_document(measured))
+    if written and not args.json:
+        print(written)
+    write_run(args, target, measured, report)
+    require_complete(measured)
     if error is not None:
         raise error
 
@@ -255,17 +259,19 @@ def _sweep(
     folder: Path,
     progress: Progress,
 ) -> None:
+    from penstock.bench.documents import sweep_document
     from penstock.bench.run import require_complete, require_uninterrupted
     from penstock.bench.sweep import sweep
-    from penstock.bench.sweep_report import as_json, lines
+    from penstock.bench.sweep_report import report_of
 
     gpus = args.gpus or gpus_of(args)
     with progress.running():
-        found = sweep(request, args.sweep, folder, progress, gpus=gpus)
-    print_output(as_json(found) if args.json else lines(found))
-    write_sweep(args, target, found)
-    require_uninterrupted(found.interrupted, request.endpoint.url)
-    require_complete(found.levels[-1].found)
+        measured = sweep(request, args.sweep, folder, progress, gpus=gpus)
+    report = report_of(measured)
+    print_result(args, report, sweep_document(measured))
+    write_sweep(args, target, measured, report)
+    require_uninterrupted(measured.interrupted, request.endpoint.url)
+    require_complete(measured.levels[-1].bench)
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
@@ -298,7 +304,8 @@ def _compare(
     progress: Progress,
 ) -> None:
     from penstock.bench.compare import CompareRequest, compare, require_results
-    from penstock.bench.compare_report import as_json, lines
+    from penstock.bench.compare_report import report_of
+    from penstock.bench.documents import comparison_document
     from penstock.bench.limits import check_limits, require_limits
     from penstock.bench.run import require_uninterrupted
     from penstock.bench.slices import slicing_of
@@ -315,12 +322,13 @@ def _compare(
         timeout_s=args.request_timeout / 1000,
     )
     with progress.running():
-        found = compare(request, folder, progress)
-    checked = check_limits(found, args.fail_if or ())
-    print_output(as_json(found, checked) if args.json else lines(found, checked))
-    write_comparison(args, found, checked)
-    require_uninterrupted(found.interrupted)
-    require_results(found)
+        comparison = compare(request, folder, progress)
+    checked = check_limits(comparison, args.fail_if or ())
+    report = report_of(comparison, checked)
+    print_result(args, report, comparison_document(comparison, checked))
+    write_comparison(args, comparison, report)
+    require_uninterrupted(comparison.interrupted)
+    require_results(comparison)
     require_limits(checked)
 
 

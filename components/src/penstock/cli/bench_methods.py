@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.bench_targets import Target, requested_targets, require_started
 from penstock.cli.progress import LINE_INTERVAL_S, Progress
 from penstock.cli.replay_arguments import duration_ms, integer_between
+from penstock.cli.report_output import print_result
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
 SYSTEM_LOAD, AGENTPERF = "system-load", "agentperf"
@@ -158,41 +158,44 @@ def _part(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
     from penstock.bench.methods.artificial_analysis import PARTS, measure_part, require_served
-    from penstock.bench.methods.artificial_analysis_report import as_json, lines
+    from penstock.bench.methods.documents import prompts_document
+    from penstock.bench.methods.report import part_report
 
     part, endpoint = PARTS[_chosen(args)], targets[0].endpoint
     requests = args.requests or part.requests
     timeout_s = args.request_timeout / 1000
     with progress.running():
-        found = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
-    print_output(as_json(found) if args.json else lines(found))
-    require_served(found.failures, found.interrupted, endpoint.url)
+        result = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
+    print_result(args, part_report(result), prompts_document(result))
+    require_served(result.failures, result.interrupted, endpoint.url)
 
 
 def _system_load(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
     from penstock.bench.methods.artificial_analysis import require_served
+    from penstock.bench.methods.documents import system_load_document
+    from penstock.bench.methods.report import system_load_report
     from penstock.bench.methods.system_load import system_load
-    from penstock.bench.methods.system_load_report import as_json, lines
 
     endpoint, phase_s = targets[0].endpoint, (args.phase or PHASE_MS) / 1000
     most, timeout_s = args.max_concurrency, args.request_timeout / 1000
     with progress.running():
-        found = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
-    print_output(as_json(found) if args.json else lines(found))
-    require_served(found.phases[-1].failures, found.interrupted, endpoint.url)
+        result = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
+    print_result(args, system_load_report(result), system_load_document(result))
+    require_served(result.phases[-1].failures, result.interrupted, endpoint.url)
 
 
 def _agentperf(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
     from penstock.bench.methods.agentperf import agentperf, require_success
-    from penstock.bench.methods.agentperf_report import as_json, lines
+    from penstock.bench.methods.documents import agentperf_document
+    from penstock.bench.methods.report import agentperf_report
 
     timeout_s = args.request_timeout / 1000 if args.request_timeout != TIMEOUT_MS else None
     with progress.running():
-        found = agentperf(
+        result = agentperf(
             targets[0].endpoint,
             args.replay or REPLAYS[0],
             folder,
@@ -200,8 +203,8 @@ def _agentperf(
             context=_configured_context(args),
             timeout_s=timeout_s,
         )
-    print_output(as_json(found) if args.json else lines(found))
-    require_success(found)
+    print_result(args, agentperf_report(result), agentperf_document(result))
+    require_success(result)
 
 
 def _configured_context(args: argparse.Namespace) -> int | None:
@@ -219,8 +222,9 @@ def _configured_context(args: argparse.Namespace) -> int | None:
 def _openrouter(
     args: argparse.Namespace, targets: list[Target], _folder: Path, progress: Progress
 ) -> None:
+    from penstock.bench.methods.documents import openrouter_document
     from penstock.bench.methods.openrouter import observe, require_traffic
-    from penstock.bench.methods.openrouter_report import as_json, lines
+    from penstock.bench.methods.report import openrouter_report
     from penstock.bench.run import require_uninterrupted
     from penstock.errors import Problem, UsageError
 
@@ -235,10 +239,10 @@ def _openrouter(
     ]
     duration_s = (args.duration or DURATION_MS) / 1000
     with progress.running():
-        found = observe(urls, models.pop(), duration_s, progress)
-    print_output(as_json(found) if args.json else lines(found))
-    require_uninterrupted(found.interrupted)
-    require_traffic(found)
+        observation = observe(urls, models.pop(), duration_s, progress)
+    print_result(args, openrouter_report(observation), openrouter_document(observation))
+    require_uninterrupted(observation.interrupted)
+    require_traffic(observation)
 
 
 def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str]:
@@ -252,13 +256,3 @@ def _frontends(args: argparse.Namespace, named: str, target: Target) -> list[str
     replicas = status(Path(named), args.sets).state.replicas
     ports = [one.system_port or one.port for one in replicas if one.role is Role.FRONTEND]
     return [f"http://127.0.0.1:{port}" for port in ports if port is not None]
-
-
-def print_output(output: str | Iterable[str]) -> None:
-    from penstock.fitted import fitted
-
-    if isinstance(output, str):
-        print(output)
-        return
-    for line in output:
-        print(*fitted(line), sep="\n")

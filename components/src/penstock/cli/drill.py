@@ -25,6 +25,7 @@ from penstock.shipped import in_repository
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult, Pace
+    from penstock.reports.model import Report
 
 DEFAULT_COUNT = 20
 STARTED_LATER = ("planner", "event-broker", "etcd", "nats", "endpoint")
@@ -138,7 +139,9 @@ def run(args: argparse.Namespace) -> int:
     from penstock.drill import interrupts
 
     interrupts.raise_once()
-    from penstock.drill.report import as_json, print_result
+    from penstock.drill.documents import drill_document
+    from penstock.drill.report import report_of
+    from penstock.reports.text import print_report
 
     require_report(args.report)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
@@ -149,12 +152,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         result = _drill_endpoint(args) if is_url else _drill_graph(args)
     repeat = _repeat(args, result)
+    report = report_of(args.target, result)
     if args.json:
-        print(as_json(result, repeat))
+        print(drill_document(result, repeat).as_json(indent=1, ensure_ascii=False))
     else:
-        print_result(result, repeat)
+        print_report(report)
+        print(f"repeat: {repeat}")  # on one line, so that it can be copied
     if args.report is not None:
-        _write_report(args, result, repeat)
+        _write_report(args, report, repeat)
     if result.was_interrupted:
         raise KeyboardInterrupt
     if not result.evaluation.passes:
@@ -162,15 +167,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_report(args: argparse.Namespace, result: DrillResult, repeat: str) -> None:
+def _write_report(args: argparse.Namespace, report: Report, repeat: str) -> None:
     from penstock.cli.graph_output import own_command
-    from penstock.drill.page import write_page
+    from penstock.reports.html import write_report
     from penstock.reports.provenance import provenance
 
     files = [Path(args.target), Path(args.faults)]
     facts = {"seed": str(args.seed), "repeat": repeat}
-    found = provenance(own_command(), files=files, facts=facts)
-    write_page(args.report, args.target, result, found)
+    write_report(args.report, report, provenance(own_command(), files=files, facts=facts))
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:

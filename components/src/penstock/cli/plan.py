@@ -165,17 +165,19 @@ def run(args: argparse.Namespace) -> int:
             _print_partial(args, request, measured, "time limit reached")
         error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
         if args.report:
-            from penstock.plan import page
+            from penstock.plan.report import report_without_plan
+            from penstock.reports.html import write_report
 
-            page.write_page_without_plan(
-                args.report, result, measured, args.attain, _provenance(args, measured), error
-            )
+            report = report_without_plan(result, measured, args.attain, error)
+            write_report(args.report, report, _provenance(args, measured))
         raise error
     _print_plan(args, result)
     if args.report:
-        from penstock.plan import page
+        from penstock.plan.report import report_of
+        from penstock.reports.html import write_report
 
-        page.write_page(args.report, result, measured, args.attain, _provenance(args, measured))
+        report = report_of(result, args.attain, measured)
+        write_report(args.report, report, _provenance(args, measured))
     return 0
 
 
@@ -225,20 +227,20 @@ def _check_report(args: argparse.Namespace) -> None:
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     """Write the graph, and print the table and the reasons."""
-    from penstock.fitted import fitted, width_of
-    from penstock.plan import report
+    from penstock.fitted import width_of
+    from penstock.plan.documents import plan_document
     from penstock.plan.graph_text import graph_text
-    from penstock.plan.report_json import as_json
+    from penstock.plan.report import header, report_of, table_width
+    from penstock.reports.text import print_report
 
-    header = report.header(result, args.attain, own_command())
-    text = graph_text(result.request, result.winner.candidate, header)
+    lines = header(result, args.attain, own_command())
+    text = graph_text(result.request, result.winner.candidate, lines)
     if args.output:
         arguments.write_output(text, args.output)
     if args.json:
-        print(as_json(result, args.attain, text))
+        print(plan_document(result, args.attain, text).as_json())
     elif args.output != "-":
-        for line in report.lines(result, args.attain, width_of()):
-            print(*fitted(line), sep="\n")
+        print_report(report_of(result, args.attain), width=table_width(width_of()))
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:

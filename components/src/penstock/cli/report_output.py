@@ -5,12 +5,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.json_document import Document
+    from penstock.reports.model import Report
 
 
 def add_report(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--report", metavar="FILE.html", type=Path, help=what)
+
+
+def print_result(args: argparse.Namespace, report: Report, document: Document) -> None:
+    """The report as text, or the document with `--json`."""
+    from penstock.reports.text import print_report
+
+    if args.json:
+        print(document.as_json())
+    else:
+        print_report(report)
 
 
 def require_report(path: Path | None) -> None:

@@ -101,18 +101,19 @@ def _check_editable(args: argparse.Namespace, source: Source) -> None:
 
 
 def _print(args: argparse.Namespace, tuning: Tuning) -> int:
-    from penstock.tune import report
+    from penstock.reports.text import print_report
+    from penstock.tune.report import as_json, report_of
 
     text = _graph_text(args, tuning) if tuning.is_changed else None
     if args.output and text is not None:
         arguments.write_output(text, args.output)
     if args.json:
-        print(report.as_json(tuning, text))
+        print(as_json(tuning, text))
     elif args.output != "-" or text is None:
-        for line in report.lines(tuning):
-            print(line, file=sys.stderr if args.output == "-" else sys.stdout)
+        to = sys.stderr if args.output == "-" else sys.stdout
+        print_report(report_of(tuning), to=to)
         if args.output:
-            print(_written(args, text), file=sys.stderr if args.output == "-" else sys.stdout)
+            print(_written(args, text), file=to)
         elif text is not None and not args.quiet:
             print("hint: write a copy of the graph with these settings with -o FILE")
     return 0

@@ -9,7 +9,8 @@ from penstock.plan.report import objective_line, table_width
 from penstock.plan.request import PlanRequest
 from penstock.plan.score import Score, score_of
 from penstock.plan.trials import Trial
-from penstock.simulate.report import fitting_table
+from penstock.reports.text import table_lines
+from penstock.simulate.report import table_of
 
 PARTIAL_ROWS = 5
 
@@ -31,7 +32,8 @@ def partial_lines(
     yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
-        yield from fitting_table([trial.row for trial in best[:PARTIAL_ROWS]], table_width(width))
+        table = table_of([trial.row for trial in best[:PARTIAL_ROWS]])
+        yield from table_lines(table, table_width(width))
         yield "best first; further replays may change the order"
 
 

@@ -1,4 +1,4 @@
-"""The frame of the HTML reports: one file that contains its styles, its charts and Plotly."""
+"""Writes a report as a page: one HTML file that contains its styles, its charts and Plotly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import html
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -15,103 +14,53 @@ from typing import Any
 from penstock.atomic_file import PRIVATE, USUAL, replacing
 from penstock.errors import InputError, Problem
 from penstock.html_mark import HTML_MARK
-from penstock.reports.charts import Chart
+from penstock.reports.model import (
+    Chart,
+    Figure,
+    Figures,
+    Foldable,
+    Notes,
+    Part,
+    Report,
+    Section,
+    State,
+    Table,
+)
+from penstock.reports.plotly import figure
 
 PLOTLY = "package_data/plotly.min.js"  # in the wheel of plotly
+ZOOM = "Select a range in a chart to zoom all charts to it. Double-click to reset."
 LONG_VALUE = 16  # characters of a tile from which on its text is smaller
 WRAPPED = 60  # characters of a cell from which on its text wraps
-
-
-class State(StrEnum):
-    """Of a verdict; the name of its style."""
-
-    MET = "met"
-    MISSED = "missed"
-    INCOMPLETE = "incomplete"
-    NONE = "none"
 
 
 ICONS = {State.MET: "✓", State.MISSED: "✗", State.INCOMPLETE: "!", State.NONE: "–"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    state: State
-    text: str
+Provenance = Sequence[tuple[str, str]]
+"""Name and value, as `provenance.provenance` returns them."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """One key figure, with its unit."""
-
-    name: str
-    value: str
-    note: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """The last cell of a row with fewer cells than headings takes the rest."""
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Notes:
-    """A list; lines that begin with a space are further in."""
-
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Foldable:
-    """Charts that are hidden until the reader opens them, if there are many of them."""
-
-    title: str
-    charts: Sequence[Chart]
-    is_open: bool
-
-
-Part = str | Chart | Table | Notes | Foldable
-"""A text is a paragraph."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    title: str
-    parts: Sequence[Part]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    title: str
-    subtitle: str
-    verdicts: Sequence[Verdict]
-    tiles: Sequence[Tile] = ()
-    sections: Sequence[Section]
-    provenance: Sequence[tuple[str, str]]
-    """Name and value, as `provenance.provenance` returns them."""
-
-
-def write_report(path: Path, report: Report, *, is_private: bool = False) -> None:
+def write_report(
+    path: Path, report: Report, provenance: Provenance, *, is_private: bool = False
+) -> None:
     """InputError if the file cannot be written. ``is_private``: only its owner can read it."""
     try:
         with replacing(path, PRIVATE if is_private else USUAL) as file:
-            file.write(report_html(report).encode())
+            file.write(report_html(report, provenance).encode())
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space there, or name a file in another folder."
         raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
 
 
-def report_html(report: Report) -> str:
+def report_html(report: Report, provenance: Provenance) -> str:
     body = _Body()
-    content = "\n".join(body.lines(report))
-    title = _escaped(report.title)
-    own = files("penstock.reports")
-    style = own.joinpath("report.css").read_text("utf-8")
-    script = own.joinpath("report.js").read_text("utf-8")
+    content = "\n".join(body.lines(report, provenance))
+    title = _escaped(f"{report.kind}: {report.title}")
+    folder = files("penstock.reports")
+    style = folder.joinpath("report.css").read_text("utf-8")
+    script = folder.joinpath("report.js").read_text("utf-8")
     plotly = files("plotly").joinpath(PLOTLY).read_text("utf-8") if body.charts else ""
     drawing = f"<script>{plotly}</script>\n<script>{script}</script>" if plotly else ""
     return f"""<!doctype html>
@@ -139,54 +88,66 @@ def _escaped(text: str) -> str:
     return html.escape(text.strip())
 
 
+def _sentence(text: str) -> str:
+    """Escaped, with a capital letter: a terminal shows it without."""
+    return _escaped(text[:1].upper() + text[1:])
+
+
 @dataclass
 class _Body:
     """Collects the charts while it writes the page."""
 
     charts: list[dict[str, Any]] = field(default_factory=list)
 
-    def lines(self, report: Report) -> Iterator[str]:
-        yield f"<h1>{_escaped(report.title)}</h1>"
-        yield f'<p class="subtitle">{_escaped(report.subtitle)}</p>'
+    def lines(self, report: Report, provenance: Provenance) -> Iterator[str]:
+        yield f"<h1>{_escaped(f'{report.kind}: {report.title}')}</h1>"
+        yield f'<p class="subtitle">{_sentence(report.subtitle)}</p>'
         for verdict in report.verdicts:
             icon = f'<span class="icon" aria-hidden="true">{ICONS[verdict.state]}</span>'
-            text = f"<span>{_escaped(verdict.text)}</span>"
+            text = f"<span>{_sentence(verdict.text)}</span>"
             yield f'<div class="verdict {verdict.state}" role="status">{icon}{text}</div>'
-        if report.tiles:
-            yield f'<dl class="tiles">{"".join(map(_tile, report.tiles))}</dl>'
         for section in report.sections:
-            if section.parts:
-                yield f"<section><h2>{_escaped(section.title)}</h2>"
-                yield from self._parts(section.parts)
-                yield "</section>"
+            yield from self._section(section)
         yield "<section><h2>Provenance</h2>"
-        yield _facts(report.provenance)
+        yield _facts(provenance)
         yield "</section>"
 
+    def _section(self, section: Section) -> Iterator[str]:
+        """Nothing without parts."""
+        if section.parts:
+            title = f"<h2>{_escaped(section.title)}</h2>" if section.title else ""
+            yield f"<section>{title}"
+            if sum(isinstance(part, Chart) and bool(part.group) for part in section.parts) > 1:
+                yield f'<p class="hint">{ZOOM}</p>'
+            yield from self._parts(section.parts)
+            yield "</section>"
+
     def _parts(self, parts: Iterable[Part]) -> Iterator[str]:
-        for is_chart, some in groupby(parts, key=lambda part: isinstance(part, Chart)):
+        for is_chart, run in groupby(parts, key=lambda part: isinstance(part, Chart)):
             if is_chart:
-                yield self._charts(part for part in some if isinstance(part, Chart))
+                yield self._charts(part for part in run if isinstance(part, Chart))
             else:
-                yield from map(self._part, some)
+                yield from map(self._part, run)
 
     def _part(self, part: Part) -> str:
         if isinstance(part, Table):
             return _table(part)
         if isinstance(part, Notes):
             return _notes(part.lines)
+        if isinstance(part, Figures):
+            return f'<dl class="tiles">{"".join(map(_tile, part.figures))}</dl>'
         if isinstance(part, Foldable):
             state = " open" if part.is_open else ""
             summary = f"<summary>{_escaped(part.title)}</summary>"
             return f"<details{state}>{summary}{self._charts(part.charts)}</details>"
         assert isinstance(part, str)
-        return f"<p>{_escaped(part)}</p>"
+        return f"<p>{_sentence(part)}</p>"
 
     def _charts(self, charts: Iterable[Chart]) -> str:
         return f'<div class="charts">{"".join(map(self._chart, charts))}</div>'
 
     def _chart(self, chart: Chart) -> str:
-        self.charts.append({"data": chart.data, "layout": chart.layout})
+        self.charts.append(figure(chart) | {"group": chart.group})
         title = _escaped(chart.title)
         plot = (
             f'<div class="plot" data-chart="{len(self.charts) - 1}" role="img" '
@@ -196,9 +157,9 @@ class _Body:
         return f'<figure class="chart"><figcaption>{title}</figcaption>{plot}</figure>'
 
 
-def _tile(tile: Tile) -> str:
+def _tile(tile: Figure) -> str:
     note = f'<dd class="note">{_escaped(tile.note)}</dd>' if tile.note else ""
-    name, value = _escaped(tile.name), _escaped(tile.value)
+    name, value = _sentence(tile.name), _escaped(tile.value)
     size = ' class="long"' if len(tile.value) > LONG_VALUE else ""
     return f'<div class="tile"><dt>{name}</dt><dd{size}>{value}</dd>{note}</div>'
 
