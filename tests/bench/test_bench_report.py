@@ -55,7 +55,7 @@ def document(bench: Bench) -> Any:
 
 
 def test_a_run_without_events_has_no_remarks() -> None:
-    found = text(BENCH)
+    printed = text(BENCH)
     for line in (
         "TTFT                20.0  30.0  40.0",
         "output: 1,234.6 tokens/s",
@@ -65,7 +65,7 @@ def test_a_run_without_events_has_no_remarks() -> None:
         "failed: 0 of 500 requests",
         "no SLO: name one with --ttft, --itl or --e2e",
     ):
-        assert line in found.splitlines()
+        assert line in printed.splitlines()
     for word in (
         "reasoning",
         "counted by the server",
@@ -74,7 +74,7 @@ def test_a_run_without_events_has_no_remarks() -> None:
         "distorted",
         "not steady",
     ):
-        assert word not in found
+        assert word not in printed
 
 
 @pytest.mark.parametrize(
@@ -118,9 +118,9 @@ def test_each_limitation_of_the_figures_has_a_line(measured: dict[str, Any], lin
 
 
 def test_an_interrupted_run_is_labelled() -> None:
-    found = replace(BENCH, interrupted="interrupted")
-    assert text(found).splitlines()[1] == "incomplete: interrupted"
-    assert document(found)["interrupted"] == "interrupted"
+    run = replace(BENCH, interrupted="interrupted")
+    assert text(run).splitlines()[1] == "incomplete: interrupted"
+    assert document(run)["interrupted"] == "interrupted"
 
 
 def test_simulated_time_is_labelled() -> None:
@@ -132,27 +132,31 @@ def test_simulated_time_is_labelled() -> None:
 
 def test_latencies_that_are_missing_are_dashes() -> None:
     without_p99 = Percentiles(p50=20.0, p90=30.0, p99=None)
-    found = text(bench(ttft_ms=without_p99, itl_ms=None))
-    assert "TTFT                20.0  30.0  -" in found
-    assert "ITL                 -     -     -" in found
+    printed = text(bench(ttft_ms=without_p99, itl_ms=None))
+    assert "TTFT                20.0  30.0  -" in printed
+    assert "ITL                 -     -     -" in printed
 
 
 @pytest.mark.parametrize(("goodput", "verdict"), [(0.95, "met: 95.0%"), (0.949, "missed: 94.9%")])
 def test_the_verdict_on_the_slo(goodput: float, verdict: str) -> None:
-    found = replace(bench(goodput=goodput), slo=Slo(ttft_ms=500.0))
-    assert f"SLO {verdict} of requests within TTFT ≤ 500 ms (95% needed)" in text(found)
-    assert document(found)["meets_slo"] == (goodput >= 0.95)
+    run = replace(bench(goodput=goodput), slo=Slo(ttft_ms=500.0))
+    assert f"SLO {verdict} of requests within TTFT ≤ 500 ms (95% needed)" in text(run)
+    assert document(run)["meets_slo"] == (goodput >= 0.95)
 
 
 def test_the_keys_of_the_json_output() -> None:
-    found = document(BENCH)
-    assert set(found) == KEYS
-    assert found["schema_version"] == SCHEMA_VERSION
-    assert found["ttft_ms"] == {"p50": 20.04, "p90": 30.0, "p99": 40.0}
-    assert found["failures"] == {"sent": 500, "reasons": {}}
-    assert found["steadiness"]["is_steady"] is True
-    assert found["workload"]["name"] == "short-chat"
-    assert (found["meets_slo"], found["interrupted"], found["distortion"]) == (None, None, None)
+    content = document(BENCH)
+    assert set(content) == KEYS
+    assert content["schema_version"] == SCHEMA_VERSION
+    assert content["ttft_ms"] == {"p50": 20.04, "p90": 30.0, "p99": 40.0}
+    assert content["failures"] == {"sent": 500, "reasons": {}}
+    assert content["steadiness"]["is_steady"] is True
+    assert content["workload"]["name"] == "short-chat"
+    assert (content["meets_slo"], content["interrupted"], content["distortion"]) == (
+        None,
+        None,
+        None,
+    )
 
 
 ON_MOCKERS = "no engine ran: mockers simulated it, so the figures are not those of a-model"
@@ -186,7 +190,7 @@ def test_a_run_that_the_user_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("some", "message"),
+    ("run", "message"),
     [
         (
             replace(BENCH, interrupted="AIPerf failed"),
@@ -202,7 +206,7 @@ def test_a_run_that_the_user_ended() -> None:
         ),
     ],
 )
-def test_a_run_without_complete_results_is_an_error(some: Bench, message: str) -> None:
+def test_a_run_without_complete_results_is_an_error(run: Bench, message: str) -> None:
     with pytest.raises(BenchError) as raised:
-        require_complete(some)
+        require_complete(run)
     assert str(raised.value).startswith(message)

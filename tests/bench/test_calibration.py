@@ -58,10 +58,10 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     )
     noise = random.Random(seed)
     rows = defaultdict[tuple[int, int], list[ServedRequest]](list)
-    for one in served_requests(row.results[0]):
-        later = replace(one, ttft_ms=one.ttft_ms + noise.uniform(-1, 1))
-        rows[one.input_tokens, one.tokens].append(later)
-    requests = keyed(sorted(loaded.requests(seed), key=lambda one: one.at_ms or 0.0))
+    for served_request in served_requests(row.results[0]):
+        later = replace(served_request, ttft_ms=served_request.ttft_ms + noise.uniform(-1, 1))
+        rows[served_request.input_tokens, served_request.tokens].append(later)
+    requests = keyed(sorted(loaded.requests(seed), key=lambda each: each.at_ms or 0.0))
     records = Records(
         start_ms=0.0,
         served={
@@ -85,23 +85,23 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     [("gpt-oss-120b-h100-disagg", ISSUE), ("gpt-oss-120b-h100-latency", ANY)],
 )
 def test_hidden_factors_are_recovered_and_predict_other_traffic(name: str, hidden: Factors) -> None:
-    own = of(name)
-    twin = corrected(own, hidden)
+    graph = of(name)
+    twin = corrected(graph, hidden)
     other = parse_workload(OTHER, "other.yaml")
     with Replays(Cache(None, "")) as replays:
         run = run_of(twin, parse_workload(TRAFFIC, "w.yaml"), 1, replays)
-        found = calibration_of(run, own, replays, "penstock bench")
-        assert found.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
-        assert found.step_time == pytest.approx(hidden.step_time, rel=0.05)
-        assert found.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
-        assert found.requests == 54
-        assert abs(found.errors_after.ttft_p50) < 0.05 < abs(found.errors_before.ttft_p50)
+        entry = calibration_of(run, graph, replays, "penstock bench")
+        assert entry.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
+        assert entry.step_time == pytest.approx(hidden.step_time, rel=0.05)
+        assert entry.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
+        assert entry.requests == 54
+        assert abs(entry.errors_after.ttft_p50) < 0.05 < abs(entry.errors_before.ttft_p50)
         file = CalibrationFile(
-            name="c.yaml", content=Calibrations(penstock_calibration=1, entries=(found,))
+            name="c.yaml", content=Calibrations(penstock_calibration=1, entries=(entry,))
         )
         study = Study(workload=other, replays=replays, seeds=1, first_seed=5)
         (actual, calibrated, before) = (
-            row.metrics[0] for row in study.rows([twin, file.calibrated(own), own], None)
+            row.metrics[0] for row in study.rows([twin, file.calibrated(graph), graph], None)
         )
     assert calibrated.ttft_p50_ms == pytest.approx(actual.ttft_p50_ms, rel=0.05)
     assert calibrated.itl_p50_ms == pytest.approx(actual.itl_p50_ms, rel=0.05)

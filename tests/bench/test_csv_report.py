@@ -32,9 +32,9 @@ def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
     bench, log = run_of(tmp_path, 40, failed=[3], unsent=2, slo=Slo(ttft_ms=30.0))
     text = run_csv(bench, log)
     assert text.splitlines()[0].split(",") == list(REQUEST_COLUMNS)
-    found = rows(text)
-    assert [row["conversation"] for row in found] == [f"r{number}" for number in range(38)]
-    assert found[2] == {
+    cells = rows(text)
+    assert [row["conversation"] for row in cells] == [f"r{number}" for number in range(38)]
+    assert cells[2] == {
         "conversation": "r2",
         "turn": "0",
         "sent_ms": "200.0",
@@ -48,7 +48,7 @@ def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
         "meets_slo": "true",
         "failure": "",
     }
-    assert found[20]["meets_slo"] == "false"
+    assert cells[20]["meets_slo"] == "false"
 
 
 def test_a_failed_request_has_its_reason_and_no_latencies(tmp_path: Path) -> None:

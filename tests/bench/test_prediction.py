@@ -49,12 +49,12 @@ def test_requests_that_the_graph_rejects_are_named() -> None:
 def test_a_prediction_counts_the_requests_that_the_graph_rejects() -> None:
     workload = find_workload("short-chat").with_requests(40)
     with Replays(Cache(None, "")) as replays:
-        some = [
+        predictions = [
             prediction_of(replayable(open_source(GRAPH, sets), Hints()), workload, 0, replays)
             for sets in ((), ("model.context_length=2048",))
         ]
-    assert [one.requests for one in some] == [40, 40]
-    assert some[0].too_long == 0
-    assert 0 < some[1].too_long < 40
-    assert some[1].ttft_ms is not None
-    assert some[1].ttft_ms.p99 is None
+    assert [each.requests for each in predictions] == [40, 40]
+    assert predictions[0].too_long == 0
+    assert 0 < predictions[1].too_long < 40
+    assert predictions[1].ttft_ms is not None
+    assert predictions[1].ttft_ms.p99 is None

@@ -25,7 +25,7 @@ def test_fishers_test_agrees_with_counting_all_tables() -> None:
     observations, chosen = range(7), 3
     tables = [s for s in product((0, 1), repeat=len(observations)) if sum(s) == chosen]
     for high in range(4):
-        expected = sum(sum(one[:4]) >= high for one in tables) / len(tables)
+        expected = sum(sum(table[:4]) >= high for table in tables) / len(tables)
         assert fisher(high, 4, chosen - high, 3) == pytest.approx(expected)
 
 

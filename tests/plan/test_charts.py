@@ -55,7 +55,7 @@ def test_the_cost_is_shown_against_the_binding_part_of_the_slo(
     asked = request(slo=Slo(ttft_ms=500, itl_ms=11), gpu_hour_price=price)
     chart = cost_chart(replayed([choice], asked, 0.95, choice), "recommended graph")
     assert (chart.x.title, chart.x.unit) == ("ITL p95", "ms")
-    assert chart.y.unit == f"{unit} per million output tokens"
+    assert chart.y.unit == f"{unit} per million tokens"
     found = traces(chart)
     assert found["SLO: ITL ≤ 11 ms"][0] == [11, 11]
     assert found["recommended graph"] == ([pytest.approx(10)], [pytest.approx(cost)])

@@ -57,13 +57,13 @@ SLO = Slo(ttft_ms=250.0, itl_ms=20.0, e2e_ms=8000.0)
 
 def served(seed: int, count: int, factor: float = 1.0) -> list[ServedRequest]:
     """Requests every 100 ms with latencies ``factor`` times as long."""
-    random, found = Random(seed), []
+    random, requests = Random(seed), []
     for number in range(count):
         ttft = factor * random.lognormvariate(4.5, 0.5)
         itl, tokens = factor * random.lognormvariate(2.6, 0.2), random.randint(40, 200)
         at = 100.0 * number
         ended = at + ttft + itl * (tokens - 1)
-        one = ServedRequest(
+        request_ = ServedRequest(
             arrived_ms=at,
             first_ms=at + ttft,
             ended_ms=ended,
@@ -75,28 +75,28 @@ def served(seed: int, count: int, factor: float = 1.0) -> list[ServedRequest]:
             input_tokens=1000,
             cached_tokens=200,
         )
-        found.append(one)
-    return found
+        requests.append(request_)
+    return requests
 
 
 def measured(requests: list[ServedRequest], failures: list[FailedRequest], slo: Slo) -> Bench:
     sent = {
         (f"r{number}", 0): Request(
-            at_ms=one.arrived_ms,
-            input_tokens=one.input_tokens,
-            output_tokens=one.tokens,
+            at_ms=each.arrived_ms,
+            input_tokens=each.input_tokens,
+            output_tokens=each.tokens,
             blocks=(),
         )
-        for number, one in enumerate(requests)
+        for number, each in enumerate(requests)
     }
     records = Records(
         start_ms=0.0,
-        served={(f"r{number}", 0): one for number, one in enumerate(requests)},
+        served={(f"r{number}", 0): each for number, each in enumerate(requests)},
         failed=tuple(failures),
         unsent=0,
         late_ms=(0.5,),
-        chunk_gaps_ms=tuple(one.itl_ms or 0.0 for one in requests),
-        requested_tokens=sum(one.input_tokens for one in requests),
+        chunk_gaps_ms=tuple(request.itl_ms or 0.0 for request in requests),
+        requested_tokens=sum(request.input_tokens for request in requests),
     )
     return replace(
         BENCH,
@@ -115,13 +115,13 @@ def bench() -> Report:
     prediction = Prediction(
         graph="a-graph", requests=500, too_long=2, **percentiles_of(expected, has_p99=True)
     )
-    found = replace(measured(served(1, 600), failures, SLO), prediction=prediction)
-    return report.report_of(found, Predicted(prediction=prediction, requests=expected))
+    run = replace(measured(served(1, 600), failures, SLO), prediction=prediction)
+    return report.report_of(run, Predicted(prediction=prediction, requests=expected))
 
 
 def bench_without_slo() -> Report:
-    found = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
-    return report.report_of(found)
+    run = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
+    return report.report_of(run)
 
 
 def bench_that_served_nothing() -> Report:
@@ -141,22 +141,22 @@ def sweep() -> Report:
         )
         for scale, factor in factors.items()
     ]
-    found = Sweep(levels=levels, unmeasured=[16.0], interrupted="", gpus=2)
-    return sweep_report.report_of(found)
+    measured_sweep = Sweep(levels=levels, unmeasured=[16.0], interrupted="", gpus=2)
+    return sweep_report.report_of(measured_sweep)
 
 
 def compared(count: int, *limits: str) -> Report:
     first, second = served(1, count), served(1, count, 1.06)
     pairs = [list(zip(first[n::10], second[n::10], strict=True)) for n in range(10)]
-    found: Comparison = replace(
+    result: Comparison = replace(
         comparison(),
         differences=differences(pairs),
         served=pairs,
         requests=count,
         overlapping=0.02,
     )
-    checked = check_limits(found, [limit_of(limit) for limit in limits])
-    return compare_report.report_of(found, checked)
+    checked = check_limits(result, [limit_of(limit) for limit in limits])
+    return compare_report.report_of(result, checked)
 
 
 def comparison_of_two() -> Report:
@@ -164,20 +164,22 @@ def comparison_of_two() -> Report:
 
 
 def comparison_without_result() -> Report:
-    found = replace(comparison(), differences=(), interrupted="the endpoint no longer serves")
-    return compare_report.report_of(found, [])
+    result = replace(comparison(), differences=(), interrupted="the endpoint no longer serves")
+    return compare_report.report_of(result, [])
 
 
 def replay(seed: int, factor: float) -> dict[str, Any]:
-    some = served(seed, 300, factor)
-    found = answer(*((one.arrived_ms, one.first_ms, one.ended_ms, one.tokens) for one in some))
+    requests = served(seed, 300, factor)
+    result = answer(
+        *((each.arrived_ms, each.first_ms, each.ended_ms, each.tokens) for each in requests)
+    )
     random = Random(seed)
     pool = {"workers": 3, "running": 8, "waiting": 1, "cache": 0.4}
-    found["samples"] = [
+    result["samples"] = [
         {"at_ms": 300.0 * n, "prefill": pool, "decode": {**pool, "running": random.randint(1, 20)}}
         for n in range(100)
     ]
-    return found
+    return result
 
 
 @cache
@@ -189,14 +191,14 @@ def row(name: str, seed: int, factor: float, slo: Slo) -> Row:
 
 
 def simulated(rows: list[Row]) -> Report:
-    found = simulate_report.Simulated(
+    study = simulate_report.Simulated(
         rows=rows,
         sustained=(),
         loaded=LOADED,
         attain=0.95,
         sets=[None] * len(rows),
     )
-    return simulate_report.report_of(found)
+    return simulate_report.report_of(study)
 
 
 def simulate() -> Report:
@@ -214,11 +216,11 @@ def simulate_without_slo() -> Report:
 
 
 def plan() -> Report:
-    found = planned(aggregated(2), is_late=False, unfinished={})
+    best = planned(aggregated(2), is_late=False, unfinished={})
     asked = plan_request(slo=Slo(ttft_ms=51.0, itl_ms=12.0))
-    worse = replace(found.winner.row, metrics=(replace(found.winner.row.metrics[0], goodput=0.5),))
-    found = replace(
-        found,
+    worse = replace(best.winner.row, metrics=(replace(best.winner.row.metrics[0], goodput=0.5),))
+    best = replace(
+        best,
         request=asked,
         headroom=Headroom(sustained=1.5, failing=2.0),
         sensitivity_rows={"input length × 2": worse, "scale × 1.5": "too long"},
@@ -229,7 +231,7 @@ def plan() -> Report:
         trial(disaggregated(1, 1), 180, 400),
         trial(disaggregated(1, 2), 90, 1100, meets_slo=False),
     ]
-    return plan_report.report_of(found, 0.95, tried)
+    return plan_report.report_of(best, 0.95, tried)
 
 
 def drilled(count: int, *, was_interrupted: bool = False) -> Report:
@@ -276,8 +278,8 @@ def verify_without_probes() -> Report:
 
 
 REPORTS: Mapping[str, Callable[[], Report]] = {
-    one.__name__: one
-    for one in (
+    each.__name__: each
+    for each in (
         bench,
         bench_without_slo,
         bench_that_served_nothing,

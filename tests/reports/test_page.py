@@ -69,12 +69,12 @@ def test_all_texts_are_escaped() -> None:
 
 def test_the_names_in_a_chart_are_escaped_for_plotly_and_in_json() -> None:
     page = report_html(report(chart(BAD)))
-    (found,) = CHART.findall(page)
-    assert "<" not in found
-    (one,) = json.loads(found)
-    assert one["data"][0]["name"] == "&lt;/script&gt;&lt;b&gt;a &amp; b %{x}"
-    assert "%{x}" not in one["data"][0]["hovertemplate"].replace("%{x:", "")
-    assert one["data"][0]["y"] == [2.0, None]
+    (content,) = CHART.findall(page)
+    assert "<" not in content
+    (figure,) = json.loads(content)
+    assert figure["data"][0]["name"] == "&lt;/script&gt;&lt;b&gt;a &amp; b %{x}"
+    assert "%{x}" not in figure["data"][0]["hovertemplate"].replace("%{x:", "")
+    assert figure["data"][0]["y"] == [2.0, None]
 
 
 def test_the_script_of_plotly_is_only_in_a_report_with_charts() -> None:
@@ -110,13 +110,13 @@ def test_a_device_or_fifo_is_written_and_not_replaced(tmp_path: Path) -> None:
     """As root, `--report /dev/null` would replace it."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    found: list[str] = []
-    reader = threading.Thread(target=lambda: found.append(fifo.read_text("utf-8")))
+    content: list[str] = []
+    reader = threading.Thread(target=lambda: content.append(fifo.read_text("utf-8")))
     reader.start()
     write_report(fifo, report("no chart"))
     reader.join()
     assert fifo.is_fifo()
-    assert found[0].startswith("<!doctype html>")
+    assert content[0].startswith("<!doctype html>")
 
 
 def test_the_text_has_all_but_charts_and_details() -> None:

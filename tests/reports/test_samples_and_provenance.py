@@ -65,10 +65,10 @@ def test_the_provenance_names_files_by_their_hash_and_no_secret(tmp_path: Path) 
     graph = tmp_path / "graph.yaml"
     graph.write_text("a: 1\n")
     command = "penstock bench http://user:secret@example.com"
-    found = dict(provenance(command, files=[graph, tmp_path / "none"], versions={"AIPerf": "1"}))
-    assert found["command"] == "penstock bench http://example.com"
-    assert found[f"SHA-256 of {graph}"] == hashlib.sha256(b"a: 1\n").hexdigest()
-    assert f"SHA-256 of {tmp_path / 'none'}" not in found
-    assert "AIPerf 1" in found["versions"]
-    assert platform.node() not in " ".join(found.values())
+    facts = dict(provenance(command, files=[graph, tmp_path / "none"], versions={"AIPerf": "1"}))
+    assert facts["command"] == "penstock bench http://example.com"
+    assert facts[f"SHA-256 of {graph}"] == hashlib.sha256(b"a: 1\n").hexdigest()
+    assert f"SHA-256 of {tmp_path / 'none'}" not in facts
+    assert "AIPerf 1" in facts["versions"]
+    assert platform.node() not in " ".join(facts.values())
     assert "CPUs" in machine()

@@ -56,18 +56,18 @@ def test_the_tool_gets_the_context_that_dynamo_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "shown"),
+    ("model", "line"),
     [
         ({"id": "m", "context_window": 8192}, "context: 8,192 tokens; the benchmark needs 65,536"),
         ({"id": "m"}, "context: unknown (context-not-reported); the benchmark needs 65,536"),
     ],
 )
 def test_the_verdict_stays_that_of_the_tool(
-    model: dict[str, object], shown: str, tmp_path: Path
+    model: dict[str, object], line: str, tmp_path: Path
 ) -> None:
     done = bench(tmp_path, "--request-timeout", "30s", model=model)
     assert done.returncode == 0, done.stderr
-    assert shown in done.stdout
+    assert line in done.stdout
     assert "agentperf-local: reduced, so the run is not comparable" in done.stdout
 
 

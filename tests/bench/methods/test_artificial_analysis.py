@@ -61,8 +61,8 @@ def test_the_requests_have_the_lengths_of_the_part(tmp_path: Path) -> None:
     done = bench(tmp_path, "--part", "1k-parallel", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     bodies = [json.loads(line)["payload"] for line in (out / "requests.jsonl").open()]
-    assert {(len(one["prompt"]), one["max_tokens"]) for one in bodies} == {(1000, 1000)}
-    assert len({tuple(one["prompt"]) for one in bodies}) == len(bodies) == 10
+    assert {(len(body["prompt"]), body["max_tokens"]) for body in bodies} == {(1000, 1000)}
+    assert len({tuple(body["prompt"]) for body in bodies}) == len(bodies) == 10
     document = read_output("bench", done.stdout)
     assert document["part"]["concurrency"] == 10
     assert document["output_speed"]["median"] == pytest.approx(999 / 0.030)
@@ -99,8 +99,8 @@ def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     document = read_output("bench", done.stdout)
     records = [json.loads(line) for line in (tmp_path / "out/profile_export.jsonl").open()]
     assert len(records) == len(server.sent) == 2
-    speeds = [999_000 / (e2e_ms(one) - ttft_ms(one)) for one in records]
-    rates = [1_000_000 / e2e_ms(one) for one in records]
+    speeds = [999_000 / (e2e_ms(record) - ttft_ms(record)) for record in records]
+    rates = [1_000_000 / e2e_ms(record) for record in records]
     for name, values in (("output_speed", speeds), ("throughput", rates)):
         assert document[name]["lowest"] == pytest.approx(min(values))
         assert document[name]["highest"] == pytest.approx(max(values))
@@ -132,7 +132,7 @@ def test_the_first_token_does_not_count_for_the_output_speed() -> None:
 
 def test_chunks_of_several_tokens_are_reported() -> None:
     spread = Spread(median=1.0, lowest=1.0, highest=1.0)
-    found = PartResult(
+    result = PartResult(
         endpoint=Endpoint(url="http://h", model="m"),
         part=PARTS["1k"],
         requests=1,
@@ -147,4 +147,4 @@ def test_chunks_of_several_tokens_are_reported() -> None:
         cpu_share=0.0,
         interrupted="",
     )
-    assert any("a chunk of a stream has 3.0 tokens" in line for line in part_remarks(found))
+    assert any("a chunk of a stream has 3.0 tokens" in line for line in part_remarks(result))

@@ -15,12 +15,12 @@ def test_the_counters_of_one_model_are_read() -> None:
     frontend.finish(ttft_s=0.03, duration_s=2.0, tokens=100)
     frontend.fail("internal")
     scrape = read_scrape(frontend.text, MODEL.lower())  # a frontend may write it in lower case
-    found = scrape.counters
+    counters = scrape.counters
     assert (scrape.process, scrape.uptime_s) == ("a1", 1000.0)
-    assert found.ttft == {0.0: 0, 0.022: 0, 0.047: 1, 0.1: 1, inf: 1}
-    assert (found.durations, found.duration_s) == (2, pytest.approx(2.1))
-    assert (found.lengths, found.tokens) == (1, 100)
-    assert (found.ok, found.errors, found.client_errors) == (1, 1, 0)
+    assert counters.ttft == {0.0: 0, 0.022: 0, 0.047: 1, 0.1: 1, inf: 1}
+    assert (counters.durations, counters.duration_s) == (2, pytest.approx(2.1))
+    assert (counters.lengths, counters.tokens) == (1, 100)
+    assert (counters.ok, counters.errors, counters.client_errors) == (1, 1, 0)
 
 
 def test_a_model_without_requests_has_no_counts() -> None:

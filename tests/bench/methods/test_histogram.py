@@ -24,10 +24,10 @@ BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
 def test_a_percentile_is_interpolated_in_its_bucket(
     share: float, value: float | None, bucket: tuple[float, float]
 ) -> None:
-    found = quantile(BUCKETS, share)
-    assert found is not None
-    assert (found.low, found.high) == bucket
-    assert found.value == (None if value is None else pytest.approx(value))
+    estimate = quantile(BUCKETS, share)
+    assert estimate is not None
+    assert (estimate.low, estimate.high) == bucket
+    assert estimate.value == (None if value is None else pytest.approx(value))
 
 
 def test_there_is_no_percentile_without_values() -> None:

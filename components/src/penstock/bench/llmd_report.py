@@ -75,7 +75,7 @@ def _known(node: Any) -> Any:
     """Without keys whose value is None."""
     if isinstance(node, Mapping):
         return {key: _known(value) for key, value in node.items() if value is not None}
-    return [_known(one) for one in node] if isinstance(node, list) else node
+    return [_known(each) for each in node] if isinstance(node, list) else node
 
 
 def _time(log: RequestLog) -> Report:
@@ -124,8 +124,8 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
             "tool_version": bench.client.removeprefix("AIPerf "),
             "source": "random",
             "stage": stage,
-            "input_seq_len": _lengths([one.input_tokens for one in sent]),
-            "output_seq_len": _lengths([one.output_tokens for one in sent]),
+            "input_seq_len": _lengths([request.input_tokens for request in sent]),
+            "output_seq_len": _lengths([request.output_tokens for request in sent]),
             "multi_turn": turns and {"enabled": True, "max_turns": turns},
             "rate_qps": workload.mean_rate,
             "concurrency": workload.concurrency or None,
@@ -155,23 +155,23 @@ def _aggregate(bench: Bench, log: RequestLog) -> Report:
     def statistics(units: str, values: Sequence[float]) -> Report | None:
         return _statistics(units, values, has_p99=has_p99)
 
-    itl = [one.itl_ms for one in counted if one.itl_ms is not None]
+    itl = [request.itl_ms for request in counted if request.itl_ms is not None]
     return {
         "requests": {
             "total": failures.sent,
             "failures": failures.total - cancelled,
             "incomplete": cancelled,
-            "input_length": _statistics("count", [one.input_tokens for one in counted]),
-            "output_length": _statistics("count", [one.tokens for one in counted]),
+            "input_length": _statistics("count", [request.input_tokens for request in counted]),
+            "output_length": _statistics("count", [request.tokens for request in counted]),
         },
         "latency": {
-            "time_to_first_token": statistics("ms", [one.ttft_ms for one in counted]),
+            "time_to_first_token": statistics("ms", [request.ttft_ms for request in counted]),
             # Theirs is the time after the first token divided by the tokens after it, as ours.
             "time_per_output_token": statistics("ms/token", itl),
             "normalized_time_per_output_token": statistics(
-                "ms/token", [one.e2e_ms / one.tokens for one in counted]
+                "ms/token", [request.e2e_ms / request.tokens for request in counted]
             ),
-            "request_latency": statistics("ms", [one.e2e_ms for one in counted]),
+            "request_latency": statistics("ms", [request.e2e_ms for request in counted]),
         },
         "throughput": {
             "output_token_rate": {"units": "tokens/s", "mean": measured.output_rate},

@@ -104,7 +104,11 @@ def _latency_table(bench: Bench) -> Table:
     rows = []
     for name, key in {**ROWS, **(AFTER_REASONING if measured.reasoning else {})}.items():
         values: Percentiles | None = getattr(measured, key)
-        cells = [None] * 3 if values is None else [getattr(values, one) for one in PERCENTILES]
+        cells = (
+            [None] * 3
+            if values is None
+            else [getattr(values, percentile) for percentile in PERCENTILES]
+        )
         texts = ["-" if value is None else f"{value:,.1f}" for value in cells]
         limit = limits.get(key)
         texts += ["-" if limit is None else limit_text(limit)] * bool(slo)

@@ -78,7 +78,7 @@ def _verdicts(sweep: Sweep) -> Iterator[Verdict]:
     if last.engine_is_substitute:
         yield Verdict(State.INCOMPLETE, on_mockers(last.model))
     if last.meets_slo is None:
-        yield from (one for one in verdicts(last) if one.state is not State.INCOMPLETE)
+        yield from (verdict for verdict in verdicts(last) if verdict.state is not State.INCOMPLETE)
     else:
         state = State.MET if sweep.highest else State.MISSED
         state = State.NONE if last.engine_is_substitute else state

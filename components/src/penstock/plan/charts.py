@@ -43,7 +43,7 @@ def cost_chart(search: Replayed, choice_name: str) -> Chart:
     return Chart(
         title=f"Cost of output tokens, and {percentile}",
         x=Axis(percentile, "ms", is_logarithmic=True),
-        y=Axis("", f"{'cost' if price else 'GPU-seconds'} per million output tokens"),
+        y=Axis("", f"{'cost' if price else 'GPU-seconds'} per million tokens"),
         series=list(_points(search, choice_name, latency, cost)),
         limits=slo_limit(part, limit_ms, is_vertical=True),
         height=TALL,

@@ -157,7 +157,7 @@ def percentile_curves(
     bins: int,
 ) -> list[Series]:
     """Percentiles of the values in equal bins of time, with no point in an empty bin."""
-    in_bins = [sorted(some) for some in binned(times, values, width, bins)]
+    in_bins = [sorted(each) for each in binned(times, values, width, bins)]
     return [
         Series(
             name=f"p{limit_text(share * 100)}",

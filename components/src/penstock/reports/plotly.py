@@ -182,7 +182,7 @@ def _ends(chart: Chart, *, is_vertical: bool) -> list[float]:
 
 
 def _highest(chart: Chart, *, is_vertical: bool) -> float:
-    values = chain.from_iterable(one.y if is_vertical else one.x for one in chart.series)
+    values = chain.from_iterable(series.y if is_vertical else series.x for series in chart.series)
     return max((value for value in values if value is not None), default=0.0) or 1.0
 
 

@@ -139,13 +139,13 @@ def _read(endpoint: Endpoint, replay: str, folder: Path) -> AgentPerf:
     )
 
 
-def require_success(found: AgentPerf) -> None:
+def require_success(result: AgentPerf) -> None:
     """After the figures were printed. BenchError if a turn failed."""
-    if found.result["success"]:
+    if result.result["success"]:
         return
-    totals = found.summary["totals"]
+    totals = result.summary["totals"]
     message = f"{totals['failed_turns']} of {totals['turns']} turns failed"
-    if causes := [line for line in found.remarks if "First error:" in line]:
+    if causes := [line for line in result.remarks if "First error:" in line]:
         message += f": {causes[0].partition('First error:')[2].strip()[:500]}"
     fix = f"Read {FOLDER}/failures.json in the folder that --out names."
-    raise BenchError(Problem(place=found.url, message=message, fix=fix))
+    raise BenchError(Problem(place=result.url, message=message, fix=fix))

@@ -83,13 +83,13 @@ def report_of(result: ShadowResult, *, show_text: bool) -> Report:
     """``show_text``: include excerpts of the responses that differ."""
     verdict = result.verdict
     findings = [each for each in verdict.classes if each.status is Status.FINDING]
-    others = [each for each in verdict.classes if each.status is not Status.FINDING]
+    unproven = [each for each in verdict.classes if each.status is not Status.FINDING]
     differences: list[Part] = []
     if verdict.classes:
         differences = [_rates(verdict.classes), _classes_table(verdict.classes)]
     notes = [
         *(_not_compared(result.counts) if result.counts else ()),
-        *(line for each in others for line in _details(each)),
+        *(line for each in unproven for line in _details(each)),
         *_notes(result),
     ]
     texts = _texts(result) if show_text else ()

@@ -102,12 +102,14 @@ def verdict_of(
         is_random = as_sent and pair.request.is_sampled
         return compared(pair.request, pair.first, second, has_random_text=is_random)
 
-    found = [(one, differences_of(one, one.second)) for one in pairs]
-    repeats = [differences_of(one, one.repeat) for one in pairs if one.repeat is not None]
-    applying = [kind for kind in DifferenceClass if any(kind in classes for _, classes in found)]
-    classes = [_class(kind, found, repeats, level / len(applying)) for kind in applying]
-    served = [one for one in pairs if not (one.first.error or one.second.error)]
-    with_usage = sum(DifferenceClass.PROMPT_TOKENS in some for _, some in found)
+    compared_pairs = [(each, differences_of(each, each.second)) for each in pairs]
+    repeats = [differences_of(each, each.repeat) for each in pairs if each.repeat is not None]
+    applying = [
+        kind for kind in DifferenceClass if any(kind in classes for _, classes in compared_pairs)
+    ]
+    classes = [_class(kind, compared_pairs, repeats, level / len(applying)) for kind in applying]
+    served = [each for each in pairs if not (each.first.error or each.second.error)]
+    with_usage = sum(DifferenceClass.PROMPT_TOKENS in each for _, each in compared_pairs)
     return ShadowVerdict(
         verdict=_verdict(classes),
         classes=classes,
@@ -115,14 +117,14 @@ def verdict_of(
         pairs=len(pairs),
         repeated=len(repeats),
         without_usage=len(served) - with_usage,
-        both_failed=sum(bool(one.first.error and one.second.error) for one in pairs),
-        sampled=sum(as_sent and one.request.is_sampled for one in pairs),
-        unreachable=sum(one.second.is_unreachable for one in pairs),
+        both_failed=sum(bool(each.first.error and each.second.error) for each in pairs),
+        sampled=sum(as_sent and each.request.is_sampled for each in pairs),
+        unreachable=sum(each.second.is_unreachable for each in pairs),
     )
 
 
 def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
-    statuses = {one.name: one.status for one in classes}
+    statuses = {verdict.name: verdict.status for verdict in classes}
     if Status.FINDING in statuses.values():
         return Verdict.FINDINGS
     # Classes that apply to few requests, such as tool calls, do not make the others undecided.
@@ -134,18 +136,18 @@ def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
 
 def _class(
     kind: DifferenceClass,
-    found: Sequence[tuple[Pair, dict[DifferenceClass, Compared]]],
+    compared_pairs: Sequence[tuple[Pair, dict[DifferenceClass, Compared]]],
     repeats: Sequence[dict[DifferenceClass, Compared]],
     level: float,
 ) -> ClassVerdict:
-    applying = [(pair, classes[kind]) for pair, classes in found if kind in classes]
-    differing = [(pair, one) for pair, one in applying if one.differs]
-    own = [classes[kind] for classes in repeats if kind in classes]
-    hits, own_hits = len(differing), sum(one.differs for one in own)
-    p_value = fisher(hits, len(applying), own_hits, len(own))
+    applying = [(pair, classes[kind]) for pair, classes in compared_pairs if kind in classes]
+    differing = [(pair, each) for pair, each in applying if each.differs]
+    of_repeats = [classes[kind] for classes in repeats if kind in classes]
+    hits, own_hits = len(differing), sum(each.differs for each in of_repeats)
+    p_value = fisher(hits, len(applying), own_hits, len(of_repeats))
     if kind is DifferenceClass.LENGTH:
         p_value = min(1.0, 2 * min(p_value, _length_p_value([pair for pair, _ in differing])))
-    found_from = smallest_hits(len(applying), len(own), own_hits, level)
+    found_from = smallest_hits(len(applying), len(of_repeats), own_hits, level)
     if kind is DifferenceClass.PROMPT_TOKENS and not own_hits:
         found_from = 1
     is_found = p_value <= level or (
@@ -159,13 +161,13 @@ def _class(
         status=status,
         compared=len(applying),
         differing=hits,
-        repeated=len(own),
+        repeated=len(of_repeats),
         differing_repeated=own_hits,
         p_value=p_value,
         found_from=found_from,
         examples=tuple(
-            Example(id=pair.request.id, detail=one.detail, position=one.position)
-            for pair, one in differing[:MOST_EXAMPLES]
+            Example(id=pair.request.id, detail=each.detail, position=each.position)
+            for pair, each in differing[:MOST_EXAMPLES]
         ),
     )
 
@@ -180,7 +182,7 @@ def _is_certain(kind: DifferenceClass, pair: Pair) -> bool:
 
 def _length_p_value(differing: Sequence[Pair]) -> float:
     """Of B's responses being equally often longer and shorter than A's."""
-    longer = sum(one.second.length > one.first.length for one in differing)
+    longer = sum(each.second.length > each.first.length for each in differing)
     return sign_test(longer, len(differing) - longer)
 
 
