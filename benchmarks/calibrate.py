@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from penstock.bench.prediction import prediction_of
+from penstock.bench.prediction import predicted
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.local.ports import Ports
@@ -164,7 +164,7 @@ def uncorrected(graph: str, workload: Path, seed: int) -> Any:
     loaded = find_workload(str(workload))
     own = corrected(replayable(source, Hints()), Factors(prefill_speed=SPEED, step_time=1 / SPEED))
     with Replays(Cache(None, "")) as replays:
-        return asdict(prediction_of(own, loaded, seed, replays))
+        return asdict(predicted(own, loaded, seed, replays).prediction)
 
 
 SCALES = {"prefill_speed": 1 / SPEED, "step_time": SPEED, "fixed_ttft_ms": SPEED}

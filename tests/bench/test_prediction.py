@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.prediction import Prediction, prediction_of
+from penstock.bench.prediction import Prediction, predicted
 from penstock.bench.report import report_of
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
@@ -50,7 +50,9 @@ def test_a_prediction_counts_the_requests_that_the_graph_rejects() -> None:
     workload = find_workload("short-chat").with_requests(40)
     with Replays(Cache(None, "")) as replays:
         predictions = [
-            prediction_of(replayable(open_source(GRAPH, sets), Hints()), workload, 0, replays)
+            predicted(
+                replayable(open_source(GRAPH, sets), Hints()), workload, 0, replays
+            ).prediction
             for sets in ((), ("model.context_length=2048",))
         ]
     assert [each.requests for each in predictions] == [40, 40]

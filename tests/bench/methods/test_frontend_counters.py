@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from penstock.bench.methods.frontend_counters import Counters, is_frontend, read_scrape
+from penstock.bench.methods.frontend_counters import Counters, is_frontend, quantile, read_scrape
 from tests.bench.methods.frontends import MODEL, Frontend
 
 
@@ -53,3 +53,27 @@ def test_only_metrics_of_a_frontend_are_recognized() -> None:
     assert is_frontend(Frontend().text)
     assert not is_frontend("vllm:num_requests_running 1\n")
     assert not is_frontend("<html>")
+
+
+BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "share", "estimate"),
+    [
+        (BUCKETS, 0.05, (0.05, 0.0, 0.1)),
+        (BUCKETS, 0.1, (0.1, 0.0, 0.1)),
+        (BUCKETS, 0.5, (0.3, 0.2, 0.4)),  # half of the 80 requests in the bucket are lower
+        (BUCKETS, 0.9, (0.4, 0.2, 0.4)),
+        (BUCKETS, 0.99, (None, 0.4, inf)),
+        ({1.0: 0.0, 2.0: 4.0, inf: 4.0}, 0.5, (1.5, 1.0, 2.0)),
+        ({}, 0.5, None),
+        ({0.1: 0.0, inf: 0.0}, 0.5, None),
+    ],
+)
+def test_a_percentile_is_interpolated_in_its_bucket(
+    buckets: dict[float, float], share: float, estimate: tuple[float | None, float, float] | None
+) -> None:
+    percentile = quantile(buckets, share)
+    values = percentile and (percentile.value, percentile.low, percentile.high)
+    assert values == (pytest.approx(estimate) if estimate else None)

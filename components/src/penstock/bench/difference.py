@@ -8,7 +8,7 @@ root of all (Shao and Wu, Annals of Statistics 17, 1989), which means more than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log, sqrt
 from statistics import NormalDist, fmean
@@ -68,10 +68,7 @@ def differences(pairs: Sequence[Sequence[Both]], level: float = LEVEL) -> list[D
     Each interval alone has the confidence 1 - ``level``. A wrong claim about any latency has at
     most the probability ``level``.
     """
-    return list(_differences(pairs, level))
-
-
-def _differences(pairs: Sequence[Sequence[Both]], level: float) -> Iterator[Difference]:
+    changes = []
     for latency, of in LATENCIES.items():
         values = [
             [
@@ -85,7 +82,9 @@ def _differences(pairs: Sequence[Sequence[Both]], level: float) -> Iterator[Diff
         if len(values) < MIN_PAIRS:
             continue
         for name, statistic in STATISTICS.items():
-            yield _difference(f"{latency}_{name}", values, statistic, level, name == CLAIMED)
+            metric, is_claimed = f"{latency}_{name}", name == CLAIMED
+            changes.append(_difference(metric, values, statistic, level, is_claimed))
+    return changes
 
 
 def _difference(

@@ -16,7 +16,7 @@ TIME = "time"  # the group of the charts whose time ranges are the same
 
 
 class State(StrEnum):
-    """Of a verdict; the name of its style."""
+    """The state of a verdict is also the name of its style in `report.css`."""
 
     MET = "met"
     MISSED = "missed"
@@ -32,7 +32,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Figure:
-    """One key figure, with its unit."""
+    """One key figure. The value has its unit."""
 
     name: str
     value: str
@@ -76,15 +76,15 @@ class Mark(StrEnum):
 class Axis:
     title: str
     unit: str = ""
-    """Of its values, on hover too."""
+    """Unit of the values, in the title of the axis and on hover."""
     _: KW_ONLY
     is_logarithmic: bool = False
     limits: tuple[float, float] | None = None
-    """Ends of the axis. None: from 0 to the highest value."""
+    """Ends of the axis. None: it begins at 0 and ends at the highest value."""
     ticks: Sequence[float] = ()
-    """Empty: chosen by the values."""
+    """Values with a label. Empty: Plotly chooses them."""
     names: Sequence[str] = ()
-    """Of rows 0, 1, …, the first on top; empty for an axis of numbers."""
+    """Names of rows 0, 1, …, the first on top. Empty: it is an axis of numbers."""
     is_free: bool = False
     """Whether it may begin above 0 and end below it."""
 
@@ -99,12 +99,12 @@ class Series:
     """Number of its color, dash and symbol. None: its position in the chart."""
     color: str = ""
     symbols: Sequence[str] = ()
-    """Of all points, or of each point."""
+    """One symbol for all points, or one for each point. Empty: the style decides."""
     size: int = 11
     texts: Sequence[str] = ()
-    """Of each point, on hover."""
+    """Text of each point, which is shown on hover."""
     labels: Sequence[str] = ()
-    """Next to each point."""
+    """Short text of each point, which is shown next to it."""
     errors: Sequence[tuple[float, float]] = ()
     """How far each x may be lower and higher."""
     hover: str = ""
@@ -129,7 +129,7 @@ class Band:
     begin: float
     end: float
     text: str = ""
-    """On hover; empty without a mark."""
+    """Shown on hover of a mark above the band. Empty: the band has no mark."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class Chart:
     bands: Sequence[Band] = ()
     bands_name: str = ""
     height: int = HEIGHT
-    """In pixels."""
+    """Height in pixels."""
     group: str = ""
     """Charts of one group show the same range of x."""
 
@@ -173,7 +173,7 @@ class Report:
     kind: str
     """Such as `Benchmark`."""
     title: str
-    """What the report is about."""
+    """What was measured or simulated."""
     subtitle: str
     """Where the figures come from, such as `measured`."""
     verdicts: Sequence[Verdict] = ()
@@ -181,11 +181,11 @@ class Report:
 
 
 def notes_of(lines: Iterable[str]) -> list[Part]:
-    """Nothing without lines."""
+    """The list is left out if it has no lines."""
     texts = list(lines)
     return [Notes(texts)] if texts else []
 
 
 def height_of(rows: int) -> int:
-    """Of a chart with names on its axis."""
+    """Height of a chart with names on its axis, in pixels."""
     return 110 + ROW * max(rows, 3)

@@ -16,7 +16,7 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
 BAND_COLOR = "#cc79a7"  # of a band with a text
-WINDOW_COLOR, WINDOW_OPACITY = "#0072b2", 0.08  # of one without
+WINDOW_COLOR, WINDOW_OPACITY = "#0072b2", 0.08  # of a band without a text
 MOST_NAMES = 12  # lines whose names fit a legend
 LONGEST_NAME = 38  # characters
 ABOVE = 1.08  # × the highest value: where the marks of bands are
@@ -43,7 +43,7 @@ def figure(chart: Chart) -> dict[str, Any]:
     marks = {series.mark for series in chart.series}
     if Mark.STACK in marks or Mark.ROWS in marks:
         layout["barmode"] = "stack" if Mark.STACK in marks else "overlay"
-    if len(chart.series) > MOST_NAMES:
+    if len(chart.series) > MOST_NAMES:  # a legend would be higher than the chart
         layout["showlegend"] = False
     return {"data": traces, "layout": layout}
 
@@ -116,7 +116,7 @@ def _trace(chart: Chart, series: Series, position: int) -> Trace:
 
 
 def _look(series: Series, number: int, color: str) -> Trace:
-    """What depends on the mark."""
+    """The keys of a trace that depend on how its values are drawn."""
     if series.mark is Mark.STACK:
         return {"type": "bar", "marker": {"color": color}}
     if series.mark is Mark.ROWS:
@@ -125,7 +125,7 @@ def _look(series: Series, number: int, color: str) -> Trace:
     dash = DASHES[number // len(COLORS) % len(DASHES)]
     line = {"color": color, "dash": dash, "width": 2}
     if series.mark is Mark.STEPS:
-        line["shape"] = "hv"
+        line["shape"] = "hv"  # Plotly would connect the points diagonally
     if series.mark in (Mark.LINE, Mark.STEPS):
         return {"type": "scatter", "mode": "lines", "line": line}
     symbols = [*series.symbols] or [SYMBOLS[number % len(SYMBOLS)]]
@@ -172,11 +172,12 @@ def _limit(chart: Chart, limit: Limit) -> Trace:
 
 
 def _ends(chart: Chart, *, is_vertical: bool) -> list[float]:
-    """Of a line across the chart."""
+    """Ends of a line across the chart."""
     axis = chart.y if is_vertical else chart.x
     if axis.names:
         return [-0.5, len(axis.names) - 0.5]
     if axis.limits is not None:
+        # A share of 102% leaves space above 100%, which a limit must not fill.
         return [axis.limits[0], axis.limits[1] * (0.98 if is_vertical else 1)]
     return [0.0, _highest(chart, is_vertical=is_vertical) * (1.1 if is_vertical else 1)]
 

@@ -43,7 +43,7 @@ def _part(part: Part, width: int | None, to: TextIO | None) -> Iterator[str]:
 
 
 def _wrapped(texts: Iterable[str], to: TextIO | None) -> Iterator[str]:
-    """Continued two columns further in than each begins."""
+    """Later lines of a text are indented by two columns more than its first line."""
     for text in texts:
         yield from fitted(text, 2 + len(text) - len(text.lstrip()), to)
 
@@ -61,6 +61,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """The cells of each row in columns. A row with fewer cells than the first has a last cell that
     takes the rest."""
     count = len(rows[0])
+    # A cell that takes the rest of its row must not widen the column in which it begins.
     complete = [row for row in rows if len(row) == count]
     widths = [max(map(len, column)) for column in zip(*complete, strict=True)]
     for row in rows:
