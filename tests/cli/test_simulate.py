@@ -101,7 +101,7 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
         "Running and waiting requests",
         "KV cache in use",
     ]
-    assert f"SLO met: {figures['goodput']['median']:.1%} of requests" in text
+    assert f": {figures['goodput']['median']:.1%} of requests within" in text
     assert not re.search("(src|href)=", page_of(text))
     assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err

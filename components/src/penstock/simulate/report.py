@@ -19,6 +19,7 @@ from penstock.reports.model import (
     State,
     Table,
     Verdict,
+    notes_of,
 )
 from penstock.significant import limit_text, significant
 from penstock.simulate.accuracy import METRICS, accuracy_line, row_intervals, span
@@ -317,7 +318,9 @@ def report_of(study: Simulated) -> Report:
         verdicts=list(_verdicts(study)),
         sections=[
             Section("", [Figures(list(_figures(study)))], is_detail=True),
-            Section("Graphs", [_table_with_verdicts(study), *sustained, *_overview(study)]),
+            Section(
+                "Graphs", [_table_with_verdicts(study), *notes_of(sustained), *_overview(study)]
+            ),
             Section("Distribution of latencies", [*latency_charts(counted, study.common_slo)]),
             Section("Over time", list(_over_time(rows))),
             Section("Prediction intervals", list(_intervals(rows)), is_detail=True),
@@ -342,11 +345,11 @@ def _verdicts(study: Simulated) -> Iterator[Verdict]:
 def _verdict(study: Simulated, row: Row) -> Verdict:
     name, meets = row.replayable.name, study.meets(row)
     if meets is None:
-        return Verdict(State.NONE, f"{name}: no SLO")
+        return Verdict(State.NONE, f"no SLO for {name}")
     state = State.MET if meets else State.MISSED
     share = f"{row.goodput or 0.0:.1%} of requests within {row.replayable.slo}"
     scale = f" at scale × {row.scale:.2f}" if study.sustained else ""
-    return Verdict(state, f"{name}: SLO {state}{scale}: {share} ({study.needed} needed)")
+    return Verdict(state, f"SLO {state} by {name}{scale}: {share} ({study.needed} needed)")
 
 
 def _figures(study: Simulated) -> Iterator[Figure]:
