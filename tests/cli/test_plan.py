@@ -113,7 +113,7 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     found = read_output("plan", capsys.readouterr().out)
     text = path.read_text("utf-8")
     page, charts = html.unescape(page_of(text)), charts_of(text)
-    assert f"<span>Recommended: {found['recommended']}. " in page
+    assert f"<span>Recommended: {found['recommended']}: " in page
     assert "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests" in page
     for line in found["headroom"]:
         assert line in page

@@ -54,7 +54,7 @@ def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFi
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
     output = capsys.readouterr().out
     assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
-    assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", output, re.MULTILINE)
+    assert re.search(r"^gpt-oss-120b-b200-disagg +✓ met +8 .* 100\.0% ", output, re.MULTILINE)
     assert "4×1 prefill + 1×4 decode on b200, router kv" in output
     assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in output
     assert "range over 3 seeds" in output

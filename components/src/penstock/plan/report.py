@@ -75,7 +75,8 @@ def table_width(width: int | None) -> int:
 
 def report_of(plan: Plan, attain: float, measured: Sequence[Trial] = ()) -> Report:
     """``measured``: all replays of the search, for the page; empty for text."""
-    best = best_trials(plan)
+    rows = [trial.row for trial in best_trials(plan)]
+    requests = [f"{row.requests:,}" for row in rows]
     return Report(
         kind="Plan",
         title=title(plan),
@@ -83,7 +84,7 @@ def report_of(plan: Plan, attain: float, measured: Sequence[Trial] = ()) -> Repo
         verdicts=[Verdict(State.MET, f"recommended: {plan.winner.candidate}: {reason(plan)}")],
         sections=[
             Section("", [Figures(list(_figures(plan, attain)))], is_detail=True),
-            Section("Best graphs", [table_of(marked([trial.row for trial in best]))]),
+            Section("Best graphs", [table_of(marked(rows), {"requests": requests})]),
             Section("Reasons", [Notes(list(_reasons(plan, attain)))]),
             *(_details(plan, measured, attain) if measured else ()),
         ],
