@@ -314,3 +314,13 @@ def test_a_refusal_is_hidden_only_by_a_finding_that_is_shown(tmp_path: Path, hid
     engines = Engines(tmp_path, Refused(message=sentence))
     found = check_file(path, Hints(), engines=engines, shown=lambda rule: rule != hidden)
     assert ("PS186" in {one.rule for one in found}) is bool(hidden)
+
+
+def test_an_error_of_dynamos_worker_is_not_called_one_of_the_engine(tmp_path: Path) -> None:
+    sentence = "--connector is deprecated"
+    engines = Engines(tmp_path, Refused(message=sentence, is_of_dynamo=True))
+    image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0.2"}
+    (finding,) = findings(graph(VLLM_AGG, image), engines)
+    assert finding.message.startswith("dynamo.vllm refuses the configuration of worker")
+    assert "(code of Dynamo for vLLM 0.31.0; the image has 0.16.0)" in finding.message
+    assert finding.fix == "Change the settings as the error of dynamo.vllm requires."

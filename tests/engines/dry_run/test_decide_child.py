@@ -75,3 +75,15 @@ def test_the_launchs_variables_do_not_select_hosts_caches_or_gpus() -> None:
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1",
     }
     assert variables(given) == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+
+
+@pytest.mark.parametrize(("package", "is_of_dynamo"), [("dynamo", True), ("vllm", False)])
+def test_the_package_that_raises_a_refusal(
+    tmp_path: Path, package: str, is_of_dynamo: bool
+) -> None:
+    module = tmp_path / package / "args.py"
+    module.parent.mkdir()
+    module.write_text("def parse():\n    raise ValueError('no connector')\n")
+    parse = runpy.run_path(str(module))["parse"]
+    found = outcome(ASKED, lambda *_: parse())
+    assert (found["text"], found["is_of_dynamo"]) == ("no connector", is_of_dynamo)

@@ -51,7 +51,7 @@ def _amount(amount: Cursor) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not amount.is_absent:
-        amount.problem(f"must be an integer, got {value!r}")
+        amount.problem(f"must be an integer, got {value!r}", "Write the number of GPUs.")
     return 0
 
 

@@ -187,10 +187,16 @@ def _thresholds(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
             yield _problem(message, f"Set `{high}` above {down}.")
 
 
+def given_key(config: Mapping[str, Any], name: str) -> str | None:
+    """The spelling of a field in the configuration, such as `ttft` for ttft_ms; None if unset."""
+    spellings = [key for key in config if fields().get(key, {}).get("name") == name]
+    return spellings[-1] if spellings else None
+
+
 def value_of(config: Mapping[str, Any], name: str, default: Any) -> Any:
     """The value of a field by any of its spellings."""
-    found = [given for key, given in config.items() if fields().get(key, {}).get("name") == name]
-    return found[-1] if found else default
+    key = given_key(config, name)
+    return default if key is None else config[key]
 
 
 def small_budget(deployment: ServingDeployment, config: Mapping[str, Any]) -> ConfigProblem | None:

@@ -151,8 +151,20 @@ def _indentation(lines: list[str], at: int, above: int | None) -> Hint | None:
     by = abs(level - own)
     message = f"indented by {_count(own)}, but line {first + 1} of the same section by {level}"
     more = "more" if level > own else "less"
-    fix = f"Indent it by {_count(level)} ({by} {more}), or indent line {first + 1} by {own}."
+    fix = f"Indent {_section(lines, at, level)} by {_count(by)} {more}."
     return Hint(line=at, message=message, fix=fix)
+
+
+def _section(lines: list[str], at: int, level: int) -> str:
+    """The lines that must move to ``level`` together: the line, and those below it that are
+    indented as far or deeper."""
+    own, last = _spaces(lines[at]), at
+    for number in range(at + 1, len(lines)):
+        if _is_content(lines[number]):
+            if _spaces(lines[number]) < own or _spaces(lines[number]) == level:
+                break
+            last = number
+    return f"line {at + 1}" if last == at else f"lines {at + 1} to {last + 1}"
 
 
 def _count(spaces: int) -> str:

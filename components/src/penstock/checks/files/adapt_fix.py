@@ -31,12 +31,12 @@ def adapt_config(
     return fix
 
 
-def replaces_flag(fix: Fix, component: Component) -> bool:
-    """Whether the first flag of the fix is on the command line already."""
+def replaced_flag(fix: Fix, component: Component) -> str | None:
+    """The first flag of the fix as it is on the command line already; None if it is not there."""
     if not fix.args or fix.replaces is not None:
-        return False
-    given = {spelling for one in _given(component) if one.flag for spelling in one.flag.spellings}
-    return fix.args[0] in given
+        return None
+    given = (one for one in _given(component) if one.flag and fix.args[0] in one.flag.spellings)
+    return next((one.spelling for one in given), None)
 
 
 def _location_of(key: str, component: Component) -> Location | None:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from shlex import join
 from typing import Any
 
-from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
+from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
 from penstock.checks.files.manifest_fields import manifest_path
 from penstock.checks.files.place import Place
 from penstock.checks.files.word_list import WordList, position_in
@@ -166,9 +166,9 @@ class ManifestFile:
         if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
             name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
             return replace(fix, args=(), env={**fix.env, name: value})
-        if replaces_flag(fix, component):
-            fix = fix.and_also(f"Replace the existing `{fix.args[0]}`.")
-            return replace(fix, replaces=fix.args[0])
+        if existing := replaced_flag(fix, component):
+            fix = fix.and_also(f"Replace the existing `{existing}`.")
+            return replace(fix, replaces=existing)
         return fix
 
     def _runs_default_frontend(self, location: Location) -> bool:

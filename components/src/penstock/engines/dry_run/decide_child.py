@@ -115,7 +115,7 @@ def of_error(error: Exception) -> Fields:
     error = _cause(error)
     text = clean(str(error))
     kind = type(error).__name__
-    if _is_of_transformers(error):  # a class of a configuration here, not the engine
+    if _is_of("transformers", error):  # a class of a configuration here, not the engine
         return undecided(f"{kind}: {text}")
     if isinstance(error, AssertionError) and not text:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -126,12 +126,12 @@ def of_error(error: Exception) -> Fields:
         return undecided(f"{kind}: {text}")
     if isinstance(error, MISSING_HERE) or MISSING_TEXTS.search(text) or not text:
         return undecided(f"{kind}: {text}")
-    return refused(text)
+    return {**refused(text), "is_of_dynamo": _is_of("dynamo", error)}
 
 
-def _is_of_transformers(error: Exception) -> bool:
+def _is_of(package: str, error: Exception) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and f"{os.sep}transformers{os.sep}" in frames[-1].filename
+    return bool(frames) and f"{os.sep}{package}{os.sep}" in frames[-1].filename
 
 
 def _cause(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ from penstock.checks.rules.command_line.given_flags import (
     arguments,
     file_flags,
     level_for_image,
+    repeated_flags,
 )
 from penstock.checks.version_range import Versions
 from penstock.engines.flag_ranges import is_below_range
@@ -44,8 +45,13 @@ class _Problem:
 
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Results for command lines and then for engine files."""
+    repeated = {
+        (name, given.flag.name) for name, given, _ in repeated_flags(deployment) if given.flag
+    }
     for name, launch, given in arguments(deployment):
         module, flag = launch.module or "", given.spelling
+        if given.text is None and given.flag and (name, given.flag.name) in repeated:
+            continue  # PS150 reports the flag without a value
         if problem := _problem(given, module):
             fix = Fix(text=problem.fix, args=(flag, str(problem.near)) if problem.near else ())
             place = Location(name, "args", (flag,))

@@ -63,6 +63,12 @@ def nvidia_image(reference: str) -> NvidiaImage | None:
     return NvidiaImage(match[1], match[2]) if match else None
 
 
+def is_published(reference: str) -> bool:
+    """Whether NVIDIA has an image of this name, so that its user and files are known."""
+    image = nvidia_image(reference)
+    return image is not None and image.name in FIRST_RELEASE
+
+
 def near_image(name: str, component: Component) -> str:
     """The published image that was probably meant; empty if none is likely."""
     of_engine = IMAGE_OF_ENGINE.get(component.engine or "")

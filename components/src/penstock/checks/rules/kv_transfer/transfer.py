@@ -42,6 +42,18 @@ def kv_role(worker: Worker, connector: str) -> str:
     return roles.get(worker.role, "kv_both") if connector.startswith("Nixl") else "kv_both"
 
 
+def nixl_config(worker: Worker) -> dict[str, str]:
+    """The kv-transfer-config for NIXL. Its buffers are those of CUDA unless it says otherwise
+    (vllm/config/kv_transfer.py 27 of 0.16.0)."""
+    device = {"kv_buffer_device": "xpu"} if _is_xpu(worker) else {}
+    return {"kv_connector": "NixlConnector", "kv_role": kv_role(worker, "NixlConnector"), **device}
+
+
+def _is_xpu(worker: Worker) -> bool:
+    image = worker.pod.image if worker.pod is not None else ""
+    return worker.env("VLLM_TARGET_DEVICE") == "xpu" or "-xpu" in image
+
+
 def has_connector(worker: Worker) -> bool:
     """Whether the section is set, or only `--kv-transfer-config.kv_connector`. PS144 and PS147
     report the settings of before 1.0, and what replaces them."""
