@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -240,24 +239,6 @@ def test_a_flag_that_is_repeated_without_a_value_is_one_finding() -> None:
     found = fired(alpha({}, command=["python3", *VLLM, *repeated]))
     assert found & {"PS143", "PS150"} == {"PS150"}
     assert "PS143" in fired(alpha({}, command=["python3", *VLLM, "--max-model-len"]))
-
-
-@pytest.mark.parametrize(
-    ("first", "message"),
-    [
-        ("FlexKVConnectorV1", "the first connector of PdConnector cannot be FlexKVConnectorV1"),
-        ("LMCacheConnectorV1", "PdConnector requires kv_connector_module_path"),
-    ],
-)
-def test_a_connector_that_cannot_be_first(first: str, message: str) -> None:
-    listed = [{"kv_connector": name, "kv_role": "kv_both"} for name in (first, "NixlConnector")]
-    config = {
-        "kv_connector": "PdConnector",
-        "kv_role": "kv_both",
-        "kv_connector_extra_config": {"connectors": listed},
-    }
-    command = ["python3", *VLLM, "--kv-transfer-config", json.dumps(config)]
-    assert only(alpha({}, command=command), "PS449").message == message
 
 
 @pytest.mark.parametrize(("image", "is_xpu"), [("vllm-runtime-xpu", True), ("vllm-runtime", False)])

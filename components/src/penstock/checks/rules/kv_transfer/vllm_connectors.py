@@ -88,14 +88,6 @@ class Connector:
         return not self.module and self.name not in REGISTERED
 
     @property
-    def wraps_other(self) -> bool:
-        """Whether a PdConnector has a first connector that it refuses: it takes only that of KVBM
-        or of LMCache (pd_connector.py of kvbm)."""
-        accepted = ("DynamoConnector", "LMCacheConnectorV1")
-        is_composed = self.name == "PdConnector" and bool(self.children)
-        return is_composed and self.children[0].name not in accepted
-
-    @property
     def supports_hma(self) -> bool | None:
         """Whether it works with the hybrid KV cache manager (0.23.0 on); None if unknown."""
         if self.name == "MultiConnector":
