@@ -184,7 +184,7 @@ def test_an_image_of_another_program_is_built_by_the_user() -> None:
 
 
 def test_only_published_images_have_a_known_user() -> None:
-    home = [{"name": "HF_HOME", "value": "/root/.cache/huggingface"}]
+    home = [{"name": "HF_HOME", "value": "/root"}]
     assert "PS715" in fired(alpha({}, env=home))
     assert "PS715" not in fired(alpha({}, env=home, image=f"{NVIDIA}/fastvideo-runtime:1.6.1"))
 
@@ -249,6 +249,6 @@ def test_the_buffers_of_nixl_on_an_xpu(image: str, is_xpu: bool) -> None:
     assert ("kv_buffer_device" in finding.yaml) is is_xpu
 
 
-def test_a_planner_is_told_the_names_of_its_file() -> None:
+def test_a_planner_keeps_the_names_of_its_file() -> None:
     message = "optimization_target throughput ignores ttft and itl_ms"
     assert only(beside(ttft=300, itl_ms=20), "PS813").message == message
