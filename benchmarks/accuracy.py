@@ -29,9 +29,8 @@ import measured
 from accuracy_plot import plot
 from accuracy_report import DATA, as_data, figures
 from penstock.errors import PenstockError
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import served_requests
-from penstock.simulate.replay import Job, Replays, as_trace
+from penstock.simulate.replay import Cache, Job, Replays, as_trace
 from penstock.workload.sample import sample
 from point_errors import PointError, point_error
 from point_graphs import Point, deployment_of, model_of, reason_against, workload_of

@@ -32,7 +32,7 @@ RATES = ("output_tokens_per_second", "end_to_end_output_tokens_per_second")
 def measured(arguments: tuple[str, ...]) -> dict[str, Any]:
     """The tool's verdict and figures; a run whose turns fail has them too."""
     method = ("--method", "artificial-analysis", "--part", "agentperf")
-    command = ["penstock", "bench", *arguments, *method, "--json"]
+    command = ["penstock", "bench", "public", *arguments, *method, "--json"]
     before = os.getloadavg()[0]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)
     document = json.loads(done.stdout)

@@ -24,7 +24,7 @@ KEPT = ("requests", "failures", "context", "tokens_per_chunk", "distortion", "in
 
 def command(part: str) -> list[str]:
     method = ("--method", "artificial-analysis", "--part", part)
-    return ["penstock", "bench", *TARGET, *method, "--json"]
+    return ["penstock", "bench", "public", *TARGET, *method, "--json"]
 
 
 def measured(part: str) -> dict[str, Any]:

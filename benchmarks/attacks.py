@@ -110,13 +110,11 @@ VLLM = {"graph": "cpu-aggregated", "settings": ()}
 GATEWAY = {"has_gateway": True, "settings": ("gateway.max_messages=1024",)}
 KEY = "a-key-of-ordinary-clients"
 LONG_ARRAY = _schema(type="array", items={"type": "boolean"}, maxItems=10**9)
-NESTED = _schema(type="string", pattern="^(.{1,100}){1,100}$")
 PRIORITY = {"x-dynamo-request-priority": "1000", "x-dynamo-request-strict-priority": "1000"}
 REBOUND = {"Host": "evil.example"}
 ATTACKS: Mapping[str, Attack] = {
     "long-array": _attack("B1", _posts(LONG_ARRAY), **LLAMACPP),
     "long-array-vllm": _attack("B1", _posts(LONG_ARRAY), **VLLM),
-    "nested-pattern-vllm": _attack("B1", _posts(NESTED), **VLLM),
     "long-prompt": _attack("B2", _posts(_messages("hello world " * 160_000, 1))),
     "many-messages": _attack("B2", _posts(_messages("", 16_000))),
     "many-messages-gateway": _attack("B2", _posts(_messages("", 16_000)), **GATEWAY),

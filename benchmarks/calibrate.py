@@ -28,15 +28,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from penstock.bench.prediction import prediction_of
+from penstock.bench.prediction import predicted
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.local.ports import Ports
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import Factors, corrected
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.workload import find_workload
 from report import RESULTS, write_result
@@ -164,7 +163,7 @@ def uncorrected(graph: str, workload: Path, seed: int) -> Any:
     loaded = find_workload(str(workload))
     own = corrected(replayable(source, Hints()), Factors(prefill_speed=SPEED, step_time=1 / SPEED))
     with Replays(Cache(None, "")) as replays:
-        return asdict(prediction_of(own, loaded, seed, replays))
+        return asdict(predicted(own, loaded, seed, replays).prediction)
 
 
 SCALES = {"prefill_speed": 1 / SPEED, "step_time": SPEED, "fixed_ttft_ms": SPEED}

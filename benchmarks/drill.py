@@ -22,6 +22,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -31,8 +32,9 @@ from typing import Any
 from graphs import ETCD, copy_graph
 from penstock.drill import isolation
 from penstock.drill.evaluate import Failure, median, p99
-from penstock.drill.faults import Kind, Need
-from penstock.drill.inject import KINDS, can_set_clock, choose
+from penstock.drill.faults import Choice, Fault, Kind, Need
+from penstock.drill.graph_process import GraphProcess
+from penstock.drill.inject import KINDS, choose
 from penstock.drill.run import DrillOptions, DrillResult, drill_graph
 from penstock.errors import StartError
 from report import RESULTS, write_result
@@ -44,8 +46,26 @@ RULES = 2
 TWO_POOLS = ("prefill.replicas=2", "decode.replicas=2")
 TWO_EACH = (*TWO_POOLS, "frontend.replicas=2")
 OF_PROCESS = [kind.name for kind in KINDS.values() if kind.of_process]
-ALONE = ("clock-step", "slow-network")  # each has a variant
-OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.name not in ALONE]
+ALONE = "slow-network"  # it has a variant
+OF_GRAPH = [k.name for k in KINDS.values() if not k.of_process and k.name != ALONE]
+CLOCK_S, STEP_S = 5.0, 60.0
+
+
+@contextlib.contextmanager
+def _clock_ahead(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """Set the machine's clock one minute ahead, then correct it."""
+    offset = time.time() - time.monotonic()
+    time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
+    try:
+        yield
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset)
+
+
+# Not a fault of `penstock drill`: it affects all processes of the machine, and requires root.
+CLOCK_STEP = Kind(
+    name="clock-step", of_process=False, apply=_clock_ahead, lasts_s=CLOCK_S, stalls=True
+)
 
 
 def _of(*programs: str, kinds: Iterable[str] = tuple(OF_PROCESS)) -> list[str]:
@@ -83,7 +103,7 @@ VARIANTS = {
     ),
     "steady": Variant(faults=["invalid-edit"], sets=TWO_EACH, minutes=20),
     "network": Variant(faults=["slow-network"], rounds=20),
-    "clock": Variant(faults=["clock-step"], rounds=20),
+    "clock": Variant(faults=[CLOCK_STEP.name], rounds=20),
     # On two cores, a worker of vLLM takes 40 s to start.
     "cpu": Variant(
         faults=_of("prefill", "decode", kinds=["kill", "stop-short"])
@@ -125,7 +145,7 @@ def _is_of(run: Mapping[str, Any], name: str, seed: int) -> bool:
 
 def drill(name: str, seed: int) -> dict[str, Any]:
     variant = VARIANTS[name]
-    choices = [choice for choice in choose(",".join(variant.faults)) if _is_possible(choice.kind)]
+    choices = _choices(variant)
     options = DrillOptions(
         seed=seed,
         count=len(choices) * variant.rounds,
@@ -152,10 +172,20 @@ def drill(name: str, seed: int) -> dict[str, Any]:
     return _row(name, seed) | _figures(result)
 
 
-def _is_possible(kind: Kind) -> bool:
-    if kind.needs is Need.CLOCK:
-        return can_set_clock()
-    return kind.needs is not Need.ISOLATION or isolation.is_inside()
+def _choices(variant: Variant) -> list[Choice]:
+    """The faults of the variant that this machine permits."""
+    if variant.faults == [CLOCK_STEP.name]:
+        return [Choice(kind=CLOCK_STEP)] if _can_set_clock() else []
+    choices = choose(",".join(variant.faults))
+    return [c for c in choices if c.kind.needs is not Need.ISOLATION or isolation.is_inside()]
+
+
+def _can_set_clock() -> bool:
+    try:
+        time.clock_settime(time.CLOCK_REALTIME, time.time())
+    except OSError:
+        return False
+    return True
 
 
 def _say(name: str, seed: int, line: str) -> None:

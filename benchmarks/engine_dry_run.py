@@ -82,7 +82,7 @@ def workers(file: Path, engines: EngineProcesses) -> Iterator[dict[str, Any]]:
                 found = {k: v for k, v in vars(outcome.resolved).items() if v}
                 yield {**row, "outcome": "accepted", "resolved": found}
             elif isinstance(outcome, Refused):
-                rule = refusal(deployment, worker, outcome.message, engines).rule
+                rule = refusal(deployment, worker, outcome, engines).rule
                 is_refused = "refused" if rule is REFUSED else "not decidable"
                 yield {**row, "outcome": is_refused, "text": outcome.message}
             elif isinstance(outcome, Undecided):

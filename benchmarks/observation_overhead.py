@@ -11,7 +11,8 @@ what is measured and in random order. A change is the ratio of two slices:
 - requests/s, CPU-bound: the same with mockers that are 1,000 times faster, so that the CPU limits
   it. The machine has no idle CPU time, and any additional work costs requests.
 
-The page is that of `penstock page`, in headless Chromium on the same machine or without a browser.
+The page is that of `penstock top --web`, in headless Chromium on the same machine or without a
+browser.
 For the slices without it, the process that reads the graph is paused: the page then gets no
 updates, and its connections stay open. So all slices have the same graph. Tracing is set when a
 graph starts, so two graphs run at the same time, one with `--trace`. Two graphs differ by more than
@@ -158,7 +159,7 @@ def started(graph: Path, *options: str) -> Iterator[str]:
 @contextmanager
 def page(graph: Path, has_browser: bool) -> Iterator[Switch]:
     """The page of a running graph, and a function that pauses and continues its updates."""
-    command = [*PENSTOCK, "page", str(graph)]
+    command = [*PENSTOCK, "top", "--web", str(graph)]
     env = {**os.environ, "PENSTOCK_STATE_HOME": str(graph.parent / "state")}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     assert server.stdout is not None

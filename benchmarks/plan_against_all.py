@@ -31,12 +31,10 @@ from penstock.plan.evidence import neighbors
 from penstock.plan.planning import Plan, plan
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.score import SCALE_STEP, score_of
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
-from penstock.plan.trials import Trial, Trials, TrialSpec
-from penstock.simulate.cache import Cache
-from penstock.simulate.replay import Replays
+from penstock.plan.trials import SCALE_STEP, Trial, Trials, TrialSpec, score_of
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Study
 from penstock.tune.settings import DYNAMO_DEFAULT, grid
 from penstock.workload.load import LoadedWorkload
@@ -85,7 +83,7 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     hopeful = [trial for trial in looked if trial.meets_slo and score(trial) >= least]
     best = found.winner
     for trial in sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]:
-        again = trials.one(TrialSpec(trial.candidate, seeds=SEEDS))
+        again = trials.trial_of(TrialSpec(trial.candidate, seeds=SEEDS))
         if again and again.meets_slo and score(again) > score(best):
             longer = confirmed_trial(trials, again)
             best = max([best, longer], key=score) if longer else best

@@ -14,11 +14,9 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import environment_cache
-from penstock.simulate.fixed import compare_with_planner
 from penstock.simulate.metrics import spreads
-from penstock.simulate.planner import with_planner
-from penstock.simulate.replay import Replays, require_environment
+from penstock.simulate.planner import compare_with_planner, with_planner
+from penstock.simulate.replay import Replays, environment_cache, require_environment
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Row, Study
 from penstock.workload.load import LoadedWorkload

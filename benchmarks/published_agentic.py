@@ -28,8 +28,7 @@ from penstock.bench.run import Endpoint, Sent, Traffic, send
 from penstock.bench.trace_file import keyed
 from penstock.drill.graph_process import GraphProcess
 from penstock.errors import SimulationError
-from penstock.simulate.cache import environment_cache
-from penstock.simulate.replay import Replays, require_environment
+from penstock.simulate.replay import Replays, environment_cache, require_environment
 from penstock.workload.load import LoadedWorkload
 from published.agentic import (
     ACCEPTANCE,

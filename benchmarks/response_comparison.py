@@ -82,7 +82,7 @@ CASES = (
 
 def packaged() -> Path:
     path = packaged_model(SMOLLM2, "gguf")
-    assert path is not None, "Run `penstock env install llamacpp`."
+    assert path is not None, "Run `penstock tools env install llamacpp`."
     return path
 
 

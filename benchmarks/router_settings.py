@@ -1,4 +1,4 @@
-"""Measures what `penstock tune` gains on traffic that it did not see.
+"""Measures what `penstock plan --router` gains on traffic that it did not see.
 
 python benchmarks/router_settings.py --trace FILE [--short] [CASE…]   Writes
 results/router_settings.json after each case, and skips cases that the file has. Each case is a
@@ -24,15 +24,26 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.manifests.source import graph_source, open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Row, Study
-from penstock.tune.compare import NEEDED, QUEUED, Trial, best_of, queue_share, ratio_of, values
-from penstock.tune.parts import Parts, halves, parts_of, with_enough_conversations
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid, with_settings
-from penstock.tune.tuning import Tuning, tune
+from penstock.tune.tuning import (
+    NEEDED,
+    QUEUED,
+    Parts,
+    Trial,
+    Tuning,
+    best_of,
+    halves,
+    parts_of,
+    queue_share,
+    ratio_of,
+    tune,
+    values,
+    with_enough_conversations,
+)
 from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import BLOCK_TOKENS, Request

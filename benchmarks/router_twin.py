@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.simulate.window import ServedRequest, percentile
-from penstock.tune.parts import halves
+from penstock.tune.tuning import halves
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 from report import RESULTS, write_result

@@ -13,9 +13,8 @@ from typing import Any
 
 from deployed import deployed
 from penstock.graph.slo import Slo
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.replay import Job, Replays, as_trace
+from penstock.simulate.replay import Cache, Job, Replays, as_trace
 from penstock.workload.model import Arrival, Lengths, Workload
 from penstock.workload.sample import sample
 from report import write_result

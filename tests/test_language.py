@@ -10,7 +10,17 @@ from tests.language import BANS, Ban, Context, Use, banned, uses
 from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = (".ci", "benchmarks", "components", "docs", "dynamo_graphs", "helm", "k8s", "tests")
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "components",
+    "docs",
+    "dynamo_graphs",
+    "helm",
+    "k8s",
+    "tests",
+    "tools",
+)
 PAGES = ("CONTRIBUTING.md", "README.md", "SECURITY.md", "mkdocs.yml")
 # Files that must name what is banned, or that hold the text of others.
 EXEMPT = {
@@ -44,14 +54,14 @@ def files() -> list[str]:
 def test_a_ban_finds_its_example_and_not_the_ordinary_use(ban: Ban) -> None:
     context = next(c for c in Context if c in ban.contexts)
     assert list(banned([Use("f", 1, context, ban.example)]))
-    assert ban not in [found for found, _ in banned([Use("f", 1, context, ban.ordinary)])]
+    assert ban not in [word for word, _ in banned([Use("f", 1, context, ban.ordinary)])]
 
 
 @pytest.mark.program
 def test_no_banned_word_is_used() -> None:
-    found = [
+    uses_of_banned = [
         f"{use.file}:{use.line}: {' '.join(use.text.split())[:80]!r}: write {ban.instead}"
         for name in files()
         for ban, use in banned(uses(ROOT / name, name))
     ]
-    assert found == []
+    assert uses_of_banned == []

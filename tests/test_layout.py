@@ -42,6 +42,7 @@ TOP_LEVEL = {
     "mkdocs.yml",
     "pyproject.toml",
     "tests",
+    "tools",
 }
 
 
@@ -100,8 +101,10 @@ def sleeps(path: Path) -> bool:
 
 def test_tests_wait_for_conditions_and_never_for_a_time() -> None:
     files = {path.relative_to(TESTS).as_posix(): path for path in TESTS.rglob("*.py")}
-    found = {name for name, path in files.items() if not name.startswith("e2e/") and sleeps(path)}
-    assert found == MAY_SLEEP.keys()
+    sleeping = {
+        name for name, path in files.items() if not name.startswith("e2e/") and sleeps(path)
+    }
+    assert sleeping == MAY_SLEEP.keys()
 
 
 def test_every_part_of_the_graph_is_strict_and_frozen() -> None:
@@ -110,9 +113,9 @@ def test_every_part_of_the_graph_is_strict_and_frozen() -> None:
             yield sub
             yield from subclasses(sub)
 
-    found = list(subclasses(Spec))
-    assert len(found) > 10
-    for part in found:
+    specs = list(subclasses(Spec))
+    assert len(specs) > 10
+    for part in specs:
         config = part.model_config
         assert (config["extra"], config["strict"], config["frozen"]) == ("forbid", True, True)
         for name, field in part.model_fields.items():

@@ -24,7 +24,7 @@ from tests.support.markers import (
 
 ROOT = Path(__file__).parents[1]
 TESTS = Path(__file__).parent
-ENVOY = "needs envoy. To run: uv run penstock env install envoy"
+ENVOY = "needs envoy. To run: uv run penstock tools env install envoy"
 
 
 def test_make_unit_deselects_every_marker_of_the_project() -> None:
@@ -69,9 +69,9 @@ def fixture() -> None:
     ],
 )
 def test_a_test_names_what_its_fixtures_need(declared: list[str], expected: str) -> None:
-    found = needs.problem(declared, [fixture, print])
-    assert found.startswith(expected)
-    assert bool(found) == bool(expected)
+    problem = needs.problem(declared, [fixture, print])
+    assert problem.startswith(expected)
+    assert bool(problem) == bool(expected)
 
 
 def test_skips_are_declared_or_in_the_table() -> None:
@@ -81,10 +81,10 @@ def test_skips_are_declared_or_in_the_table() -> None:
 
 
 def test_the_summary_says_how_to_run_what_was_skipped() -> None:
-    others = {f"reason {number:02}": 20 - number for number in range(12)}
-    assert needs.summary({**others, ENVOY: 2}) == [
+    reasons = {f"reason {number:02}": 20 - number for number in range(12)}
+    assert needs.summary({**reasons, ENVOY: 2}) == [
         f"2 skipped: {ENVOY}",
-        *(f"{count} skipped: {reason}" for reason, count in [*others.items()][:10]),
+        *(f"{count} skipped: {reason}" for reason, count in [*reasons.items()][:10]),
         "19 skipped for other reasons",
     ]
 

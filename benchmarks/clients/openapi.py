@@ -14,7 +14,7 @@ from typing import Any
 from clients.deviations import Kind
 from clients.drivers import BENCHMARKS, Missing
 from penstock.environments import environments_root
-from penstock.environments.clients import NAME
+from penstock.environments.post_install import CLIENTS
 
 # It changes the frontend's load limits for all later requests.
 EXCLUDED = ("/busy_threshold",)
@@ -28,9 +28,9 @@ def kinds(
     ``examples``: generated requests for each operation, in addition to those that cover the
     schema's boundaries. ``paths``: only these operations; empty: all.
     """
-    program = environments_root() / NAME / "bin" / "schemathesis"
+    program = environments_root() / CLIENTS / "bin" / "schemathesis"
     if not program.exists():
-        raise Missing("the environment `clients` is not installed: penstock env install clients")
+        raise Missing("clients is not installed: run `penstock tools env install clients`")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ndjson"
         command = [str(program), "run", base_url.removesuffix("/v1") + "/openapi.json"]

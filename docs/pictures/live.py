@@ -1,4 +1,4 @@
-"""Take pictures of `penstock top`, `penstock page` and `penstock trace`, for the documentation.
+"""Take pictures of `penstock top` and `penstock trace`, for the documentation.
 
 `make screenshots` runs it, for four minutes. The pictures of top and page show a graph of mockers
 under load while it is scaled. The page shows the path of its slowest request. The picture of trace
@@ -129,8 +129,8 @@ def take_page(url: str, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _serving_page(graph: Path) -> Iterator[str]:
-    """The URL of `penstock page`."""
-    command = [*PENSTOCK, "page", str(graph)]
+    """The URL of `penstock top --web`."""
+    command = [*PENSTOCK, "top", "--web", str(graph)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

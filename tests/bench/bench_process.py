@@ -65,7 +65,7 @@ def run_process(
             process.kill()
         acting.result()
     _, left = psutil.wait_procs(running.children, timeout=EXIT_S)
-    found = [" ".join(command_of(one)) for one in left]
-    for one in left:
-        one.kill()
-    return Ended(code=process.returncode, stdout=stdout, stderr=stderr, left=found)
+    commands = [" ".join(command_of(each)) for each in left]
+    for each in left:
+        each.kill()
+    return Ended(code=process.returncode, stdout=stdout, stderr=stderr, left=commands)

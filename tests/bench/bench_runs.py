@@ -51,7 +51,7 @@ class Finished:
 
     @property
     def served(self) -> list[Mapping[str, Any]]:
-        return [one for one in self.records if _tokens(one) in self.sent]
+        return [record for record in self.records if _tokens(record) in self.sent]
 
     @property
     def counted(self) -> list[Mapping[str, Any]]:
@@ -59,12 +59,12 @@ class Finished:
         the end of the warm-up to the last arrival. The warm-up is 10% of the requests or twice the
         median duration, the longer of the two, and at most half of the requests."""
         served = self.served
-        starts = [_start_ms(one) for one in served]
-        warm_up = 2 * median(e2e_ms(one) for one in served)
+        starts = [_start_ms(request) for request in served]
+        warm_up = 2 * median(e2e_ms(request) for request in served)
         earliest, latest = (starts[int(share * (len(starts) - 1))] for share in (0.1, 0.5))
         begin = min(max(earliest, starts[0] + warm_up), latest)
         assert starts[-1] - begin >= warm_up, "too short for a steady state"
-        return [one for one in served if _start_ms(one) >= begin]
+        return [request for request in served if _start_ms(request) >= begin]
 
     def truth(self, record: Mapping[str, Any]) -> Sent:
         return self.sent[_tokens(record)]
@@ -85,7 +85,7 @@ def run_bench(
         document=read_output("bench", done.stdout),
         records=sorted(map(json.loads, lines), key=_start_ms),
         out=out,
-        sent={one.input_tokens: one for one in server.sent},
+        sent={request.input_tokens: request for request in server.sent},
     )
 
 

@@ -54,5 +54,5 @@ def record(
 
 
 def write(file: Path, records: Iterable[Mapping[str, Any]]) -> Path:
-    file.write_text("".join(json.dumps(one) + "\n" for one in records))
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
     return file

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.bench.measurement import measurement_of
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import read_records
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
 from penstock.bench.trace_file import Key
 from penstock.graph.slo import Slo
 from penstock.workload import Request
@@ -33,15 +32,15 @@ def run_of(
     """``number`` requests, one every 100 ms, whose TTFT is 20 ms, 21 ms, …; ``failed``: their
     numbers; ``unsent``: how many of the last have no record."""
     requests: Mapping[Key, Request] = {
-        (f"r{one}", 0): request(one * EVERY_MS) for one in range(number)
+        (f"r{each}", 0): request(each * EVERY_MS) for each in range(number)
     }
     records = [
-        record((f"r{one}", 0), one * EVERY_MS, **FAILED)
-        if one in set(failed)
-        else record((f"r{one}", 0), one * EVERY_MS, ttft_ms=20.0 + one, e2e_ms=120.0 + one)
-        for one in range(number - unsent)
+        record((f"r{each}", 0), each * EVERY_MS, **FAILED)
+        if each in set(failed)
+        else record((f"r{each}", 0), each * EVERY_MS, ttft_ms=20.0 + each, e2e_ms=120.0 + each)
+        for each in range(number - unsent)
     ]
-    found = read_records(write(folder / "records.jsonl", records), requests, is_scheduled=True)
-    log = RequestLog(requests=requests, records=found)
-    measured = measurement_of(found, slo, None, is_scheduled=True, cpu_share=0.1)
+    read = read_records(write(folder / "records.jsonl", records), requests, is_scheduled=True)
+    log = RequestLog(requests=requests, records=read)
+    measured = measurement_of(read, slo, None, is_scheduled=True, cpu_share=0.1)
     return replace(BENCH, measurement=measured, slo=slo, log=log, **more), log

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock.bench.measurement import Failures, Measurement, Percentiles
-from penstock.bench.report import Bench
+from penstock.bench.model import Bench
 from penstock.graph.slo import Slo
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import Steadiness
 from penstock.workload import find_workload
 
 URL = "http://127.0.0.1:8000"

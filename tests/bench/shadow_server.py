@@ -112,7 +112,7 @@ def _stream(request: BaseHTTPRequestHandler, reply: Reply) -> None:
     if not reply.is_cut:
         end = {"index": 0, "delta": {}, "finish_reason": reply.finish_reason}
         events += [{"choices": [end]}, {"choices": [], "usage": _usage(reply)}]
-    data = b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in events)
+    data = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
     if not reply.is_cut:
         data += b"data: [DONE]\n\n"
     respond(request, data, Content_Type="text/event-stream")
@@ -149,6 +149,8 @@ def prompts(count: int) -> list[str]:
 
 def write_requests(path: Path, texts: Sequence[str], **more: Any) -> Path:
     """One chat request per text."""
-    lines = [json.dumps({"messages": [{"role": "user", "content": one}], **more}) for one in texts]
+    lines = [
+        json.dumps({"messages": [{"role": "user", "content": text}], **more}) for text in texts
+    ]
     path.write_text("\n".join(lines) + "\n")
     return path

@@ -33,9 +33,9 @@ def test_a_proxy_is_used_only_for_other_machines(
     url: str, uses_proxy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AIPERF_HTTP_TRUST_ENV", raising=False)
-    found = environment_of(run_of(tmp_path, url), tmp_path / "scratch")
-    assert ("AIPERF_HTTP_TRUST_ENV" in found) == uses_proxy
-    assert found["HF_HOME"] == found["TMPDIR"] == str(tmp_path / "scratch")
+    variables = environment_of(run_of(tmp_path, url), tmp_path / "scratch")
+    assert ("AIPERF_HTTP_TRUST_ENV" in variables) == uses_proxy
+    assert variables["HF_HOME"] == variables["TMPDIR"] == str(tmp_path / "scratch")
 
 
 def option(argv: list[str], name: str) -> str | None:

@@ -57,9 +57,9 @@ def test_one_target(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = bench("succeed", tmp_path, *arguments, *FILES, "--json", "-q")
     assert (done.returncode, done.stderr) == (0, "")
     document = read_output("bench", done.stdout)
-    found = rows(tmp_path / "run.csv")
-    assert len(found) == REQUESTS
-    assert sum(row["is_counted"] == "true" for row in found) == document["counted"]
+    written = rows(tmp_path / "run.csv")
+    assert len(written) == REQUESTS
+    assert sum(row["is_counted"] == "true" for row in written) == document["counted"]
     median = performance(tmp_path / "run.yaml")["latency"]["time_to_first_token"]["p50"]
     assert median == document["ttft_ms"]["p50"]
 
@@ -73,7 +73,7 @@ def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     reports = [yaml.safe_load((tmp_path / f"run-scale-{n}.yaml").read_text()) for n in (1, 2)]
     assert reports[0]["run"]["eid"] == reports[1]["run"]["eid"]
     assert reports[0]["run"]["uid"] != reports[1]["run"]["uid"]
-    stages = [one["scenario"]["load"]["standardized"]["stage"] for one in reports]
+    stages = [report["scenario"]["load"]["standardized"]["stage"] for report in reports]
     assert stages == [0, 1]
     assert not (tmp_path / "run.yaml").exists()
 
@@ -97,8 +97,8 @@ def test_a_run_without_served_requests(tmp_path: Path, arguments: tuple[str, ...
     assert (document["counted"], document["ttft_ms"]) == (0, None)
     reasons = {row["failure"] for row in rows(tmp_path / "run.csv")}
     assert reasons == {"no complete response within --request-timeout"}
-    found = performance(tmp_path / "run.yaml")
-    assert (found["requests"]["failures"], found["latency"]) == (REQUESTS, {})
+    written = performance(tmp_path / "run.yaml")
+    assert (written["requests"]["failures"], written["latency"]) == (REQUESTS, {})
 
 
 def test_a_file_of_an_earlier_run_is_replaced_and_no_other(

@@ -21,43 +21,43 @@ def read(folder: Path, *records: Any, is_scheduled: bool = True) -> Records:
 
 
 def test_latencies_of_a_served_request(tmp_path: Path) -> None:
-    found = read(tmp_path, record(FIRST, 0.0, cached=64), record(SECOND, 103.0, ttft_ms=25.0))
-    first, second = found.served[FIRST], found.served[SECOND]
+    records = read(tmp_path, record(FIRST, 0.0, cached=64), record(SECOND, 103.0, ttft_ms=25.0))
+    first, second = records.served[FIRST], records.served[SECOND]
     assert (first.ttft_ms, first.itl_ms, first.e2e_ms) == (20.0, 10.0, 120.0)
     assert (first.input_tokens, first.cached_tokens, first.tokens) == (100, 64, 11)
     assert second.arrived_ms == pytest.approx(103.0)
     assert second.first_ms == pytest.approx(128.0)
     assert second.ended_ms == pytest.approx(223.0)
     assert second.cached_tokens == 0
-    assert found.chunk_gaps_ms == (10.0,) * 20
-    assert (found.failed, found.unsent) == ((), 0)
+    assert records.chunk_gaps_ms == (10.0,) * 20
+    assert (records.failed, records.unsent) == ((), 0)
 
 
 def test_a_single_token_has_no_itl(tmp_path: Path) -> None:
     file = write(tmp_path / "records.jsonl", [record(FIRST, 0.0, tokens=1, gaps_ms=None)])
-    found = read_records(file, {FIRST: request(0.0, output_tokens=1)}, is_scheduled=True)
-    assert found.served[FIRST].itl_ms is None
-    assert found.chunk_gaps_ms == ()
+    records = read_records(file, {FIRST: request(0.0, output_tokens=1)}, is_scheduled=True)
+    assert records.served[FIRST].itl_ms is None
+    assert records.chunk_gaps_ms == ()
 
 
 def test_tokens_that_come_at_once_have_no_itl(tmp_path: Path) -> None:
     file = write(tmp_path / "records.jsonl", [record(FIRST, 0.0, ttft_ms=50.0, e2e_ms=50.0)])
-    found = read_records(file, {FIRST: request(0.0)}, is_scheduled=True)
-    assert found.served[FIRST].itl_ms is None
-    assert found.served[FIRST].tokens == 11
+    records = read_records(file, {FIRST: request(0.0)}, is_scheduled=True)
+    assert records.served[FIRST].itl_ms is None
+    assert records.served[FIRST].tokens == 11
 
 
 def test_lateness_is_compared_with_the_request_that_was_sent_earliest(tmp_path: Path) -> None:
-    found = read(tmp_path, record(FIRST, 7.0), record(SECOND, 105.0))
-    assert found.start_ms == pytest.approx(START_NS / 1e6 + 5.0)
-    assert found.late_ms == pytest.approx((0.0, 2.0))
-    assert found.served[FIRST].arrived_ms == pytest.approx(2.0)
+    records = read(tmp_path, record(FIRST, 7.0), record(SECOND, 105.0))
+    assert records.start_ms == pytest.approx(START_NS / 1e6 + 5.0)
+    assert records.late_ms == pytest.approx((0.0, 2.0))
+    assert records.served[FIRST].arrived_ms == pytest.approx(2.0)
 
 
 def test_a_fixed_concurrency_has_no_lateness(tmp_path: Path) -> None:
-    found = read(tmp_path, record(FIRST, 7.0), record(SECOND, 500.0), is_scheduled=False)
-    assert found.late_ms == ()
-    assert found.served[SECOND].arrived_ms == pytest.approx(493.0)
+    records = read(tmp_path, record(FIRST, 7.0), record(SECOND, 500.0), is_scheduled=False)
+    assert records.late_ms == ()
+    assert records.served[SECOND].arrived_ms == pytest.approx(493.0)
 
 
 @pytest.mark.parametrize(
@@ -86,23 +86,23 @@ def test_a_fixed_concurrency_has_no_lateness(tmp_path: Path) -> None:
     ],
 )
 def test_reasons_of_failures(values: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    found = read(tmp_path, record(FIRST, 0.0), record(SECOND, 100.0, **values))
-    assert list(found.served) == [FIRST]
-    assert [(one.reason, one.sent_ms) for one in found.failed] == [(reason, 100.0)]
-    assert found.unsent == 0
+    records = read(tmp_path, record(FIRST, 0.0), record(SECOND, 100.0, **values))
+    assert list(records.served) == [FIRST]
+    assert [(failure.reason, failure.sent_ms) for failure in records.failed] == [(reason, 100.0)]
+    assert records.unsent == 0
 
 
 def test_an_incomplete_last_line_and_foreign_requests_are_left_out(tmp_path: Path) -> None:
     file = write(tmp_path / "records.jsonl", [record(FIRST, 0.0), record(("warm-up", 0), 0.0)])
     with file.open("a") as written:
         written.write('{"metadata": {"conversation_id": "r1"')
-    found = read_records(file, REQUESTS, is_scheduled=True)
-    assert (list(found.served), found.failed, found.unsent) == ([FIRST], (), 1)
+    records = read_records(file, REQUESTS, is_scheduled=True)
+    assert (list(records.served), records.failed, records.unsent) == ([FIRST], (), 1)
 
 
 def test_without_a_file_nothing_was_sent(tmp_path: Path) -> None:
-    found = read_records(tmp_path / "missing.jsonl", REQUESTS, is_scheduled=True)
-    assert (found.served, found.failed, found.unsent, found.late_ms) == ({}, (), 2, ())
+    records = read_records(tmp_path / "missing.jsonl", REQUESTS, is_scheduled=True)
+    assert (records.served, records.failed, records.unsent, records.late_ms) == ({}, (), 2, ())
 
 
 def test_turns_after_a_failed_turn_are_unsent(tmp_path: Path) -> None:
@@ -111,5 +111,5 @@ def test_turns_after_a_failed_turn_are_unsent(tmp_path: Path) -> None:
     failed = {"code": 500, "type": "Internal Server Error"}
     records = [record(("cA", 0), 0.0, error=failed), record(("cB", 0), 1.0)]
     file = write(tmp_path / "records.jsonl", records)
-    found = read_records(file, requests, is_scheduled=True)
-    assert (list(found.served), len(found.failed), found.unsent) == ([("cB", 0)], 1, 2)
+    read = read_records(file, requests, is_scheduled=True)
+    assert (list(read.served), len(read.failed), read.unsent) == ([("cB", 0)], 1, 2)

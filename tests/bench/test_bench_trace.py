@@ -33,8 +33,10 @@ def test_requests_are_named_by_conversation_and_turn() -> None:
 
 
 def test_times_of_arrival_and_thinking(tmp_path: Path) -> None:
-    found = [(one["session_id"], one.get("timestamp"), one.get("delay")) for one in lines(tmp_path)]
-    assert found == [
+    times = [
+        (line["session_id"], line.get("timestamp"), line.get("delay")) for line in lines(tmp_path)
+    ]
+    assert times == [
         ("r0", 0.0, None),
         ("cA", 5.0, None),
         ("cA", None, 250.0),
@@ -43,9 +45,9 @@ def test_times_of_arrival_and_thinking(tmp_path: Path) -> None:
 
 
 def test_a_fixed_concurrency_has_no_times_of_arrival(tmp_path: Path) -> None:
-    found = lines(tmp_path, is_scheduled=False)
-    assert [one.get("timestamp") for one in found] == [None] * 4
-    assert [one.get("delay") for one in found] == [None, None, 250.0, None]
+    times = lines(tmp_path, is_scheduled=False)
+    assert [latencies.get("timestamp") for latencies in times] == [None] * 4
+    assert [latencies.get("delay") for latencies in times] == [None, None, 250.0, None]
 
 
 def test_a_request_asks_for_exactly_its_tokens(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_a_chat_request_has_text_of_as_many_words(tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     write_trace(path, keyed(REQUESTS), "a-model", "", is_scheduled=True, is_chat=True)
     payloads = [json.loads(line)["payload"] for line in path.read_text().splitlines()]
-    texts = [one["messages"][0]["content"] for one in payloads]
+    texts = [payload["messages"][0]["content"] for payload in payloads]
     assert [len(text.split()) for text in texts] == [70, 70, 80, 70]
     assert payloads[0] == {
         "model": "a-model",
@@ -77,7 +79,7 @@ def test_a_chat_request_has_text_of_as_many_words(tmp_path: Path) -> None:
 
 
 def test_prefixes_are_shared_as_in_the_workload(tmp_path: Path) -> None:
-    first, second, third, unshared = (one["payload"]["prompt"] for one in lines(tmp_path))
+    first, second, third, unshared = (line["payload"]["prompt"] for line in lines(tmp_path))
     assert first[:BLOCK_TOKENS] == second[:BLOCK_TOKENS] == third[:BLOCK_TOKENS]
     assert first[BLOCK_TOKENS:] != second[BLOCK_TOKENS:] == third[BLOCK_TOKENS:70]
     assert len(unshared) == 70
@@ -85,5 +87,5 @@ def test_prefixes_are_shared_as_in_the_workload(tmp_path: Path) -> None:
 
 
 def test_another_salt_changes_all_prompts(tmp_path: Path) -> None:
-    for one, other in zip(lines(tmp_path, "a"), lines(tmp_path, "b"), strict=True):
-        assert one["payload"]["prompt"][:5] != other["payload"]["prompt"][:5]
+    for each, other in zip(lines(tmp_path, "a"), lines(tmp_path, "b"), strict=True):
+        assert each["payload"]["prompt"][:5] != other["payload"]["prompt"][:5]

@@ -34,8 +34,8 @@ def served(factors: Factors, inputs: Array) -> Latencies:
 
 
 def predictor(inputs: Array) -> Predict:
-    def predict(some: Sequence[Factors]) -> list[Latencies]:
-        return [served(one, inputs) for one in some]
+    def predict(factors: Sequence[Factors]) -> list[Latencies]:
+        return [served(each, inputs) for each in factors]
 
     return predict
 
@@ -43,21 +43,21 @@ def predictor(inputs: Array) -> Predict:
 def measured(factors: Factors, inputs: Array = INPUTS, noise: float = 0.03) -> Latencies:
     exact = served(factors, inputs)
     random = np.random.default_rng(7)
-    some = (one * random.normal(1, noise, len(one)) for one in (exact.ttft, exact.itl))
-    ttft, itl = some
+    noisy = (each * random.normal(1, noise, len(each)) for each in (exact.ttft, exact.itl))
+    ttft, itl = noisy
     return Latencies(ttft=ttft, itl=itl)
 
 
 @pytest.mark.parametrize("hidden", CASES, ids=str)
 def test_hidden_factors_are_recovered(hidden: Factors) -> None:
-    found = fit(measured(hidden), INPUTS, predictor(INPUTS))
-    assert found.requests == 200
-    assert found.factors.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
-    assert found.factors.step_time == pytest.approx(hidden.step_time, rel=0.05)
-    assert found.factors.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
+    fitted = fit(measured(hidden), INPUTS, predictor(INPUTS))
+    assert fitted.requests == 200
+    assert fitted.factors.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
+    assert fitted.factors.step_time == pytest.approx(hidden.step_time, rel=0.05)
+    assert fitted.factors.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
     for value, (low, high) in zip(
-        (found.factors.prefill_speed, found.factors.step_time, found.factors.fixed_ttft_ms),
-        found.intervals,
+        (fitted.factors.prefill_speed, fitted.factors.step_time, fitted.factors.fixed_ttft_ms),
+        fitted.intervals,
         strict=True,
     ):
         assert 0 <= low <= value <= high
@@ -67,9 +67,9 @@ def test_stalled_requests_hardly_change_the_factors() -> None:
     run = measured(HIDDEN)
     run.ttft[::10] += 5000
     run.itl[::15] *= 20
-    found = fit(run, INPUTS, predictor(INPUTS)).factors
-    assert found.prefill_speed == pytest.approx(0.65, rel=0.05)
-    assert found.step_time == pytest.approx(1.1, rel=0.05)
+    fitted = fit(run, INPUTS, predictor(INPUTS)).factors
+    assert fitted.prefill_speed == pytest.approx(0.65, rel=0.05)
+    assert fitted.step_time == pytest.approx(1.1, rel=0.05)
 
 
 def test_requests_without_a_counterpart_are_left_out() -> None:

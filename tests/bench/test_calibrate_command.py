@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from penstock.environments import environments_root
-from penstock.simulate.calibration_file import calibrations_text, load_calibrations
+from penstock.simulate.calibration import calibrations_text, load_calibrations
 from tests.bench.fake_aiperf import install
 from tests.simulate.test_calibration import ENTRY, file_of
 from tests.support.command_line import penstock
@@ -57,21 +57,21 @@ def test_a_run_adds_an_entry_with_which_simulate_predicts(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "calibration of gpt-oss-120b, h100, trtllm, from 45 requests" in done.stdout
     assert done.stdout.endswith("c.yaml; replaced the entry of 2025-01-02\n")
-    found, other = load_calibrations(folder / "c.yaml").entries  # by GPU
+    entry, other = load_calibrations(folder / "c.yaml").entries  # by GPU
     assert other == KNOWN
-    assert found.key == ENTRY.key
-    assert 0.3 < found.prefill_speed < 0.45  # 0.011 ms for each token and 7 ms are predicted
-    assert 110 < found.fixed_ttft_ms < 150
-    assert abs(found.errors_after.ttft_p50) < 0.03 < found.errors_before.ttft_p50
+    assert entry.key == ENTRY.key
+    assert 0.3 < entry.prefill_speed < 0.45  # 0.011 ms for each token and 7 ms are predicted
+    assert 110 < entry.fixed_ttft_ms < 150
+    assert abs(entry.errors_after.ttft_p50) < 0.03 < entry.errors_before.ttft_p50
     options = ("--workload", str(folder / "w.yaml"), "--calibration", str(folder / "c.yaml"))
     simulated = penstock("simulate", GRAPH, OTHER, *options, "--seeds", "1", "--json")
     assert simulated.returncode == 0, simulated.stderr
-    own, without = json.loads(simulated.stdout)["graphs"]
-    assert own["calibration"]["prefill_speed"] == found.prefill_speed
-    assert own["figures"]["itl_p50_ms"]["median"] == pytest.approx(6, rel=0.02)
-    assert any("45 requests of w" in one for one in own["assumed"])
+    calibrated, without = json.loads(simulated.stdout)["graphs"]
+    assert calibrated["calibration"]["prefill_speed"] == entry.prefill_speed
+    assert calibrated["figures"]["itl_p50_ms"]["median"] == pytest.approx(6, rel=0.02)
+    assert any("45 requests of w" in each for each in calibrated["assumed"])
     assert without["calibration"] is None
-    assert any("step times without calibration" in one for one in without["assumed"])
+    assert any("step times without calibration" in each for each in without["assumed"])
     alone = penstock("simulate", OTHER, *options, "--seeds", "1")
     assert alone.returncode == USAGE
     assert "c.yaml has no entry for gpt-oss-120b, b200, trtllm; its entries are for" in alone.stderr

@@ -10,25 +10,25 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.calibration import calibration_of
-from penstock.bench.calibration_report import calibration_lines
+from penstock.bench.documents import run_document
 from penstock.bench.measurement import Failures
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import Records
-from penstock.bench.report import Bench, document, lines
-from penstock.bench.request_log import RequestLog
+from penstock.bench.report import report_of
 from penstock.bench.trace_file import keyed
 from penstock.errors import BenchError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import CalibrationFile, Calibrations, Factors, corrected
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.simulate.window import ServedRequest
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.bench.measured_runs import BENCH, MEASURED
+from tests.reports.read import text_of
 from tests.simulate.test_calibration import ENTRY
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
@@ -57,10 +57,10 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     )
     noise = random.Random(seed)
     rows = defaultdict[tuple[int, int], list[ServedRequest]](list)
-    for one in served_requests(row.results[0]):
-        later = replace(one, ttft_ms=one.ttft_ms + noise.uniform(-1, 1))
-        rows[one.input_tokens, one.tokens].append(later)
-    requests = keyed(sorted(loaded.requests(seed), key=lambda one: one.at_ms or 0.0))
+    for served_request in served_requests(row.results[0]):
+        later = replace(served_request, ttft_ms=served_request.ttft_ms + noise.uniform(-1, 1))
+        rows[served_request.input_tokens, served_request.tokens].append(later)
+    requests = keyed(sorted(loaded.requests(seed), key=lambda each: each.at_ms or 0.0))
     records = Records(
         start_ms=0.0,
         served={
@@ -84,23 +84,23 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
     [("gpt-oss-120b-h100-disagg", ISSUE), ("gpt-oss-120b-h100-latency", ANY)],
 )
 def test_hidden_factors_are_recovered_and_predict_other_traffic(name: str, hidden: Factors) -> None:
-    own = of(name)
-    twin = corrected(own, hidden)
+    graph = of(name)
+    twin = corrected(graph, hidden)
     other = parse_workload(OTHER, "other.yaml")
     with Replays(Cache(None, "")) as replays:
         run = run_of(twin, parse_workload(TRAFFIC, "w.yaml"), 1, replays)
-        found = calibration_of(run, own, replays, "penstock bench")
-        assert found.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
-        assert found.step_time == pytest.approx(hidden.step_time, rel=0.05)
-        assert found.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
-        assert found.requests == 54
-        assert abs(found.errors_after.ttft_p50) < 0.05 < abs(found.errors_before.ttft_p50)
+        entry = calibration_of(run, graph, replays, "penstock bench")
+        assert entry.prefill_speed == pytest.approx(hidden.prefill_speed, rel=0.05)
+        assert entry.step_time == pytest.approx(hidden.step_time, rel=0.05)
+        assert entry.fixed_ttft_ms == pytest.approx(hidden.fixed_ttft_ms, rel=0.05, abs=1.5)
+        assert entry.requests == 54
+        assert abs(entry.errors_after.ttft_p50) < 0.05 < abs(entry.errors_before.ttft_p50)
         file = CalibrationFile(
-            name="c.yaml", content=Calibrations(penstock_calibration=1, entries=(found,))
+            name="c.yaml", content=Calibrations(penstock_calibration=1, entries=(entry,))
         )
         study = Study(workload=other, replays=replays, seeds=1, first_seed=5)
         (actual, calibrated, before) = (
-            row.metrics[0] for row in study.rows([twin, file.calibrated(own), own], None)
+            row.metrics[0] for row in study.rows([twin, file.calibrated(graph), graph], None)
         )
     assert calibrated.ttft_p50_ms == pytest.approx(actual.ttft_p50_ms, rel=0.05)
     assert calibrated.itl_p50_ms == pytest.approx(actual.itl_p50_ms, rel=0.05)
@@ -117,17 +117,20 @@ def test_a_run_with_failures_is_refused() -> None:
 
 def test_the_factors_are_reported() -> None:
     entry = ENTRY.model_copy(update={"warnings": ("a reason",)})
-    assert list(calibration_lines(entry)) == [
-        "calibration of gpt-oss-120b, h100, trtllm, from 180 requests (95% interval):",
+    run = replace(BENCH, calibration=entry)
+    text = text_of(report_of(run)).splitlines()
+    start = text.index(
+        "calibration of gpt-oss-120b, h100, trtllm, from 180 requests (95% interval):"
+    )
+    assert text[start + 1 : start + 10] == [
+        "factor         value    95% interval",
         "prefill speed  × 0.500  (0.480 to 0.520)",
         "step time      × 1.250  (1.200 to 1.300)",
         "fixed TTFT     40.0 ms  (35.0 to 45.0 ms)",
         "measured compared with predicted: without → with these factors:",
-        "      p50          p90",
-        "TTFT  +50% → +50%  +40% → +40%",
-        "ITL   +10% → +10%  +10% → +10%",
+        "latency  p50          p90",
+        "TTFT     +50% → +50%  +40% → +40%",
+        "ITL      +10% → +10%  +10% → +10%",
         "warning: a reason",
     ]
-    run = replace(BENCH, calibration=entry)
-    assert "step time      × 1.250  (1.200 to 1.300)" in list(lines(run))
-    assert document(run).calibration == entry
+    assert run_document(run).calibration == entry

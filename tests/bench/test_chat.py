@@ -33,16 +33,22 @@ def test_every_request_is_served_with_its_input(run: Finished) -> None:
 
 
 def test_responses_that_are_reasoning_only_are_counted(run: Finished) -> None:
-    counted = [run.truth(one) for one in run.counted]
+    counted = [run.truth(request) for request in run.counted]
     assert run.document["reasoning"] == len(counted)
-    assert run.document["reasoning_only"] == sum(one.first_output_ms is None for one in counted)
+    assert run.document["reasoning_only"] == sum(
+        request.first_output_ms is None for request in counted
+    )
 
 
 def test_the_first_output_is_the_token_after_the_reasoning(run: Finished) -> None:
-    true = [one.first_output_ms for one in map(run.truth, run.counted) if one.first_output_ms]
+    true = [
+        request.first_output_ms
+        for request in map(run.truth, run.counted)
+        if request.first_output_ms
+    ]
     for percent in (50, 90):
         measured = run.document["first_output_ms"][f"p{percent}"]
         assert measured == pytest.approx(nearest_rank(true, percent), abs=TOLERANCE_MS)
-    ttft_ms = [run.truth(one).first_ms for one in run.counted]
+    ttft_ms = [run.truth(request).first_ms for request in run.counted]
     measured = run.document["ttft_ms"]["p50"]
     assert measured == pytest.approx(nearest_rank(ttft_ms, 50), abs=TOLERANCE_MS)

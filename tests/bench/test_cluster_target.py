@@ -26,7 +26,7 @@ def server() -> Iterator[CompletionsServer]:
 
 
 @pytest.fixture
-def made(
+def released(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -45,19 +45,19 @@ def workload(tmp_path: Path) -> tuple[str, ...]:
 
 
 def test_a_release_that_is_not_ready_gets_no_requests(
-    made: Cluster, server: CompletionsServer, workload: tuple[str, ...]
+    released: Cluster, server: CompletionsServer, workload: tuple[str, ...]
 ) -> None:
-    made.edit(decode={"replicas": 3, "config": {"engine": {"block_size": 64}}})
-    made.operator.machine.steps_to_ready = lambda args: 10**6
-    assert made.apply("--no-wait")[0] == 0
-    code, output = made.run("bench", "--cluster", *workload)
+    released.edit(decode={"replicas": 3, "config": {"engine": {"block_size": 64}}})
+    released.operator.machine.steps_to_ready = lambda args: 10**6
+    assert released.apply("--no-wait")[0] == 0
+    code, output = released.run("bench", "--cluster", *workload)
     assert code == BenchError.exit_code
     assert "is not ready: " in output
     assert server.bodies == []
 
 
-def test_a_release_that_does_not_exist(made: Cluster, workload: tuple[str, ...]) -> None:
-    code, output = made.run("bench", "--cluster", "--release", "other", *workload)
+def test_a_release_that_does_not_exist(released: Cluster, workload: tuple[str, ...]) -> None:
+    code, output = released.run("bench", "--cluster", "--release", "other", *workload)
     assert code == ClusterError.exit_code, output
     assert "other" in output
 
@@ -110,8 +110,8 @@ def test_requests_reach_the_frontends_with_the_rights_of_an_operator(
     ],
 )
 def test_options_that_do_not_fit(
-    made: Cluster, workload: tuple[str, ...], arguments: tuple[str, ...], message: str
+    released: Cluster, workload: tuple[str, ...], arguments: tuple[str, ...], message: str
 ) -> None:
-    code, output = made.run("bench", *arguments, *workload)
+    code, output = released.run("bench", *arguments, *workload)
     assert code == UsageError.exit_code
     assert message in output

@@ -32,7 +32,11 @@ class Compared:
     """That each server received, in order of their lengths."""
 
     def difference(self, metric: str) -> Mapping[str, Any]:
-        return next(one for one in self.document["differences"] if one["metric"] == metric)
+        return next(
+            difference
+            for difference in self.document["differences"]
+            if difference["metric"] == metric
+        )
 
 
 def compared(folder: Path, first: Script, second: Script, *arguments: str) -> Compared:
@@ -44,7 +48,7 @@ def compared(folder: Path, first: Script, second: Script, *arguments: str) -> Co
         out = folder / "out"
         arguments = ("--out", str(out), *arguments)
         done = penstock("bench", *urls, *workload, *SLICES, "--json", "-q", *arguments)
-    prompts = [sorted((body["prompt"] for body in one.bodies), key=len) for one in servers]
+    prompts = [sorted((body["prompt"] for body in each.bodies), key=len) for each in servers]
     return Compared(
         code=done.returncode,
         stderr=done.stderr,
@@ -85,13 +89,13 @@ def test_an_exceeded_limit_decides_the_exit_code(slower: Compared) -> None:
     assert slower.code == LIMIT
     assert "--fail-if: ttft_mean > +50%: exceeded (99% interval" in slower.stderr
     assert "itl_mean" not in slower.stderr
-    assert [one["outcome"] for one in slower.document["limits"]] == ["exceeded", "passed"]
+    assert [limit["outcome"] for limit in slower.document["limits"]] == ["exceeded", "passed"]
 
 
 def test_both_targets_get_the_same_lengths_and_different_tokens(slower: Compared) -> None:
     first, second = slower.prompts
     assert [len(prompt) for prompt in first] == [len(prompt) for prompt in second]
-    assert all(one != other for one, other in zip(first, second, strict=True))
+    assert all(each != other for each, other in zip(first, second, strict=True))
 
 
 def test_few_responses_end_in_the_slice_of_the_other_target(slower: Compared) -> None:

@@ -32,9 +32,9 @@ def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
     bench, log = run_of(tmp_path, 40, failed=[3], unsent=2, slo=Slo(ttft_ms=30.0))
     text = run_csv(bench, log)
     assert text.splitlines()[0].split(",") == list(REQUEST_COLUMNS)
-    found = rows(text)
-    assert [row["conversation"] for row in found] == [f"r{number}" for number in range(38)]
-    assert found[2] == {
+    cells = rows(text)
+    assert [row["conversation"] for row in cells] == [f"r{number}" for number in range(38)]
+    assert cells[2] == {
         "conversation": "r2",
         "turn": "0",
         "sent_ms": "200.0",
@@ -48,7 +48,7 @@ def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
         "meets_slo": "true",
         "failure": "",
     }
-    assert found[20]["meets_slo"] == "false"
+    assert cells[20]["meets_slo"] == "false"
 
 
 def test_a_failed_request_has_its_reason_and_no_latencies(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_each_load_of_a_sweep_has_a_row() -> None:
         BENCH,
         measurement=replace(MEASURED, itl_ms=None, ttft_ms=Percentiles(p50=1, p90=2, p99=None)),
     )
-    levels = [Level(scale=1, found=BENCH), Level(scale=2.5, found=replace(many, interrupted="x"))]
+    levels = [Level(scale=1, bench=BENCH), Level(scale=2.5, bench=replace(many, interrupted="x"))]
     text = sweep_csv(Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="x"))
     assert text.splitlines()[0].split(",") == list(LEVEL_COLUMNS)
     first, second = rows(text)

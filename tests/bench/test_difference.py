@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.bench.compare_page import forest
+from penstock.bench.compare_report import changes_of
 from penstock.bench.difference import (
     METRICS,
     Both,
@@ -16,6 +16,7 @@ from penstock.bench.difference import (
     interval,
     student,
 )
+from penstock.reports.model import Chart
 from penstock.simulate.window import ServedRequest
 
 PAIRS, PER_PAIR = 12, 15
@@ -48,21 +49,21 @@ def pairs_of(
         pair = []
         for _ in range(PER_PAIR):
             count, prompt_ms = tokens or random.randint(20, 400), random.uniform(50, 500)
-            one, other = (
+            first, other = (
                 served(
-                    prompt_ms * own * factor * random.lognormvariate(0, 0.1),
-                    10 * own * factor * random.lognormvariate(0, 0.02),
+                    prompt_ms * each * factor * random.lognormvariate(0, 0.1),
+                    10 * each * factor * random.lognormvariate(0, 0.02),
                     count,
                 )
-                for own, factor in zip(deviations, (1.0, slowdown), strict=True)
+                for each, factor in zip(deviations, (1.0, slowdown), strict=True)
             )
-            pair.append((one, other))
+            pair.append((first, other))
         pairs.append(pair)
     return pairs
 
 
 def by_metric(pairs: list[list[Both]]) -> dict[str, Difference]:
-    return {one.metric: one for one in differences(pairs)}
+    return {difference.metric: difference for difference in differences(pairs)}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,9 @@ def test_equal_targets_are_rarely_called_different() -> None:
     """A claim about any latency in at most about 1% of the runs; 9 of 300 has a probability of
     0.4% at this level."""
     random = Random(1)
-    claims = sum(any(one.claim for one in differences(pairs_of(random))) for _ in range(RUNS))
+    claims = sum(
+        any(difference.claim for difference in differences(pairs_of(random))) for _ in range(RUNS)
+    )
     assert claims <= 9
 
 
@@ -95,38 +98,42 @@ def test_99_percent_intervals_rarely_miss_the_true_change() -> None:
     random = Random(2)
     contained = dict.fromkeys(METRICS, 0)
     for _ in range(RUNS):
-        for metric, one in by_metric(pairs_of(random, 1.1)).items():
-            assert one.low is not None
-            assert one.high is not None
-            contained[metric] += one.low <= 0.1 <= one.high
+        for metric, each in by_metric(pairs_of(random, 1.1)).items():
+            assert each.low is not None
+            assert each.high is not None
+            contained[metric] += each.low <= 0.1 <= each.high
     assert min(contained.values()) >= 0.96 * RUNS, contained
 
 
 def test_a_slowdown_of_5_percent_is_found() -> None:
     random = Random(3)
-    found = [
+    differences_found = [
         by_metric(pairs_of(random, 1.05, deviation=0.015))["e2e_mean"].claim for _ in range(50)
     ]
-    assert found.count(1) >= 45
-    assert found.count(-1) == 0
+    assert differences_found.count(1) >= 45
+    assert differences_found.count(-1) == 0
 
 
 def test_a_faster_second_target_has_a_negative_claim() -> None:
-    one = by_metric(pairs_of(Random(4), 0.8))["ttft_mean"]
-    assert one.claim == -1
-    assert one.change == pytest.approx(-0.2, abs=0.05)
-    assert one.second_ms < one.first_ms
+    difference = by_metric(pairs_of(Random(4), 0.8))["ttft_mean"]
+    assert difference.claim == -1
+    assert difference.change == pytest.approx(-0.2, abs=0.05)
+    assert difference.second_ms < difference.first_ms
 
 
 def test_no_claim_is_made_about_percentiles() -> None:
-    found = by_metric(pairs_of(Random(5), 1.5))
-    assert {one.claim for metric, one in found.items() if metric.endswith("_mean")} == {1}
-    assert {one.claim for metric, one in found.items() if not metric.endswith("_mean")} == {0}
+    differences_found = by_metric(pairs_of(Random(5), 1.5))
+    assert {
+        each.claim for metric, each in differences_found.items() if metric.endswith("_mean")
+    } == {1}
+    assert {
+        each.claim for metric, each in differences_found.items() if not metric.endswith("_mean")
+    } == {0}
 
 
 def test_responses_of_one_token_have_no_itl() -> None:
-    found = by_metric(pairs_of(Random(6), tokens=1))
-    assert set(found) == {metric for metric in METRICS if not metric.startswith("itl")}
+    differences_found = by_metric(pairs_of(Random(6), tokens=1))
+    assert set(differences_found) == {metric for metric in METRICS if not metric.startswith("itl")}
 
 
 def test_responses_in_one_piece_do_not_count_for_the_itl_of_either_target() -> None:
@@ -137,8 +144,8 @@ def test_responses_in_one_piece_do_not_count_for_the_itl_of_either_target() -> N
                 both
                 if number % 2
                 else tuple(
-                    replace(one, itl_ms=None) if at == position else one
-                    for at, one in enumerate(both)
+                    replace(each, itl_ms=None) if at == position else each
+                    for at, each in enumerate(both)
                 )
                 for number, both in enumerate(pair)
             ]
@@ -149,21 +156,21 @@ def test_responses_in_one_piece_do_not_count_for_the_itl_of_either_target() -> N
 
 def test_percentiles_of_few_requests_per_slice_have_no_interval() -> None:
     """In simulations, intervals of 99% contained the true p90 only in 95% of the runs."""
-    found = by_metric([pair[:PAIRS] for pair in pairs_of(Random(7))])
-    assert {metric for metric, one in found.items() if one.low is None} == {
+    differences_found = by_metric([pair[:PAIRS] for pair in pairs_of(Random(7))])
+    assert {metric for metric, each in differences_found.items() if each.low is None} == {
         metric for metric in METRICS if not metric.endswith("_mean")
     }
 
 
 def test_an_interval_of_values_near_0_is_not_shown_as_a_huge_number() -> None:
-    one = Difference(
+    difference = Difference(
         metric="itl_p50", first_ms=0.5, second_ms=2.7, change=4.2, low=-1.0, high=2.5e13, claim=0
     )
-    assert interval(one) == "-100.0% to more than +1000%"
-    assert interval(replace(one, low=0.039, high=0.063)) == "+3.9% to +6.3%"
-    slow = replace(one, change=19.0, low=18.5, high=19.5)
+    assert interval(difference) == "-100.0% to more than +1000%"
+    assert interval(replace(difference, low=0.039, high=0.063)) == "+3.9% to +6.3%"
+    slow = replace(difference, change=19.0, low=18.5, high=19.5)
     assert interval(slow) == "+1850.0% to +1950.0%"
     assert interval(replace(slow, high=1e9)) == "+1850.0% to more than +3800%"
-    (trace,) = forest([one], []).data
-    (shown,) = trace["error_x"]["array"]
-    assert shown == pytest.approx(1000 - 420)
+    chart, _ = changes_of([difference], [])
+    assert isinstance(chart, Chart)
+    assert chart.series[0].errors == [pytest.approx((520, 1000 - 420))]

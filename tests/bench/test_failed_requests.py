@@ -42,8 +42,8 @@ commands: list[str] = []  # of all processes, during the run
 
 def script(input_tokens: int) -> Response:
     if not commands:
-        own = psutil.Process().children(recursive=True)
-        commands.extend(" ".join(command_of(one)) for one in own)
+        children = psutil.Process().children(recursive=True)
+        commands.extend(" ".join(command_of(each)) for each in children)
     number = input_tokens - FIRST_INPUT
     return RESPONSES[number // 2] if number % 2 and number // 2 < len(RESPONSES) else Response()
 
@@ -70,7 +70,7 @@ def test_the_report_shows_the_failures_and_no_key(run: Finished) -> None:
     text = (run.out.parent / REPORT).read_text("utf-8")
     assert "SLO missed: " in text
     charts = charts_of(text)
-    (failures,) = [one for title, one in charts.items() if title.startswith("Failed requests")]
+    (failures,) = [each for title, each in charts.items() if title.startswith("Failed requests")]
     counts = {trace["name"]: sum(trace["y"]) for trace in failures["data"]}
     assert sorted(counts.values()) == sorted(count for _, count, _ in FAILURES)
     assert counts["HTTP 500"] == 3
@@ -89,8 +89,8 @@ def test_failed_requests_are_not_within_the_slo(run: Finished) -> None:
 
 
 def test_no_list_of_processes_shows_the_key(run: Finished) -> None:
-    assert any("aiperf" in one for one in commands)
-    assert not [one for one in commands if KEY in one]
+    assert any("aiperf" in command for command in commands)
+    assert not [command for command in commands if KEY in command]
 
 
 def test_no_file_has_the_key(run: Finished) -> None:

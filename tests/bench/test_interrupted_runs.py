@@ -83,44 +83,42 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Scenario], Ende
 def test_no_process_remains(
     ended: Callable[[Scenario], EndedEarly | None], scenario: Scenario
 ) -> None:
-    found = ended(scenario)
-    assert found is None or found.left == []
-    assert found is None or "Traceback" not in found.stderr
+    end = ended(scenario)
+    assert end is None or end.left == []
+    assert end is None or "Traceback" not in end.stderr
 
 
 def test_sigterm_prints_the_requests_until_then(ended: Callable[[Scenario], EndedEarly]) -> None:
-    found = ended(terminated)
-    assert found.code == INTERRUPTED
-    assert "incomplete: interrupted\n" in found.stdout
+    end = ended(terminated)
+    assert end.code == INTERRUPTED
+    assert "incomplete: interrupted\n" in end.stdout
     unsent = re.search(
-        r"^(\d+) requests were not sent, or have no record$", found.stdout, re.MULTILINE
+        r"^(\d+) requests were not sent, or have no record$", end.stdout, re.MULTILINE
     )
     assert unsent is not None
-    assert 0 < int(unsent[1]) <= REQUESTS - found.served + SLACK
-    assert re.search(r"^TTFT +\d+\.\d ", found.stdout, re.MULTILINE)
+    assert 0 < int(unsent[1]) <= REQUESTS - end.served + SLACK
+    assert re.search(r"^TTFT +\d+\.\d ", end.stdout, re.MULTILINE)
 
 
 def test_an_endpoint_that_dies_is_named_as_the_cause(
     ended: Callable[[Scenario], EndedEarly],
 ) -> None:
-    found = ended(died)
-    assert found.code == BENCH
+    end = ended(died)
+    assert end.code == BENCH
     cause = "the endpoint no longer serves: nothing listens there: connection refused"
-    assert f"incomplete: {cause}\n" in found.stdout
-    failed = re.search(
-        rf"^failed: (\d+) of {REQUESTS} requests \((.*)\)", found.stdout, re.MULTILINE
-    )
+    assert f"incomplete: {cause}\n" in end.stdout
+    failed = re.search(rf"^failed: (\d+) of {REQUESTS} requests \((.*)\)", end.stdout, re.MULTILINE)
     assert failed is not None
-    assert int(failed[1]) >= REQUESTS - found.served - SLACK
+    assert int(failed[1]) >= REQUESTS - end.served - SLACK
     assert "× no connection" in failed[2]
-    assert re.search(r"^TTFT +\d+\.\d +\d+\.\d +- *$", found.stdout, re.MULTILINE)
-    assert f"the run is incomplete: {cause}. Fix: Correct the cause" in found.stderr
+    assert re.search(r"^TTFT +\d+\.\d +\d+\.\d +- *$", end.stdout, re.MULTILINE)
+    assert f"the run is incomplete: {cause}. Fix: Correct the cause" in end.stderr
 
 
 def test_a_full_disk_ends_the_run(ended: Callable[[Scenario], EndedEarly | None]) -> None:
-    found = ended(full_disk)
-    if found is None:
+    end = ended(full_disk)
+    if end is None:
         pytest.skip("this user may not mount a file system")
-    assert found.code == BENCH
+    assert end.code == BENCH
     cause = "AIPerf cannot write its files: no space is left on the file system"
-    assert f"the run is incomplete: {cause}" in found.stderr or f": {cause}. Fix" in found.stderr
+    assert f"the run is incomplete: {cause}" in end.stderr or f": {cause}. Fix" in end.stderr

@@ -50,7 +50,7 @@ def allowed(true_ms: float) -> float:
 def values_of(run: Finished, measured: Callable[[Any], float]) -> list[float]:
     """Of the counted requests. A response whose chunks a busy client reads all at once has no ITL,
     which is 0 by AIPerf's records."""
-    values = [measured(one) for one in run.counted]
+    values = [measured(request) for request in run.counted]
     in_one_piece = values.count(0) if measured is itl_ms else 0
     assert in_one_piece < len(values) / 10
     return sorted(values)[in_one_piece:]
@@ -58,15 +58,15 @@ def values_of(run: Finished, measured: Callable[[Any], float]) -> list[float]:
 
 def deviations(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
     """Of each percentile: (measured, true) ms."""
-    found = {}
+    by_latency = {}
     for name, (measured, true) in LATENCIES.items():
         for percent in COMPARED:
-            expected = nearest_rank([true(run.truth(one)) for one in run.counted], percent)
-            found[name, percent] = (
+            expected = nearest_rank([true(run.truth(request)) for request in run.counted], percent)
+            by_latency[name, percent] = (
                 nearest_rank(values_of(run, measured), percent),
                 expected,
             )
-    return found
+    return by_latency
 
 
 def too_large(run: Finished) -> dict[tuple[str, int], tuple[float, float]]:
@@ -94,30 +94,32 @@ def test_percentiles_are_those_of_aiperfs_records(run: Finished) -> None:
         values = values_of(run, measured)
         expected = {f"p{percent}": nearest_rank(values, percent) for percent in PERCENTS}
         assert run.document[name] == pytest.approx(expected, abs=1e-6)
-    gaps = [gap for one in run.served for gap in one["metrics"]["inter_chunk_latency"]["value"]]
+    gaps = [
+        gap for request in run.served for gap in request["metrics"]["inter_chunk_latency"]["value"]
+    ]
     expected = {f"p{percent}": nearest_rank(gaps, percent) for percent in PERCENTS}
     assert run.document["chunk_gap_ms"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_stall_appears_in_the_gaps_between_chunks(run: Finished) -> None:
-    stalled = [one for one in run.served if script(_input(one)).stalls_s]
+    stalled = [request for request in run.served if script(_input(request)).stalls_s]
     assert len(stalled) == REQUESTS / 5
-    true_ms = median(run.truth(one).longest_gap_ms for one in stalled)
-    longest_ms = median(max(one["metrics"]["inter_chunk_latency"]["value"]) for one in stalled)
+    true_ms = median(run.truth(each).longest_gap_ms for each in stalled)
+    longest_ms = median(max(each["metrics"]["inter_chunk_latency"]["value"]) for each in stalled)
     assert longest_ms == pytest.approx(true_ms, abs=allowed(true_ms))
     assert true_ms >= 195.0
 
 
 def test_all_requests_are_counted_as_sent_and_served(run: Finished) -> None:
-    found = run.document
-    assert found["failures"] == {"sent": REQUESTS, "reasons": {}}
-    assert found["unsent"] == 0
+    document = run.document
+    assert document["failures"] == {"sent": REQUESTS, "reasons": {}}
+    assert document["unsent"] == 0
     assert len(run.sent) == REQUESTS
-    within = [ttft_ms(one) <= 300.0 for one in run.counted]
-    assert found["goodput"] == pytest.approx(sum(within) / len(within))
-    inputs = sum(_input(one) for one in run.counted)
-    assert found["prefix_hit_rate"] == pytest.approx(CACHED * len(run.counted) / inputs)
-    assert found["interrupted"] is None
+    within = [ttft_ms(request) <= 300.0 for request in run.counted]
+    assert document["goodput"] == pytest.approx(sum(within) / len(within))
+    inputs = sum(_input(request) for request in run.counted)
+    assert document["prefix_hit_rate"] == pytest.approx(CACHED * len(run.counted) / inputs)
+    assert document["interrupted"] is None
 
 
 def _input(record: Mapping[str, Any]) -> int:

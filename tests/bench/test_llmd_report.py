@@ -13,8 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from penstock.bench.llmd_report import MARK, VERSION, as_yaml, report_of
-from penstock.bench.llmd_stack import stack_of
+from penstock.bench.llmd_report import MARK, VERSION, as_yaml, report_of, stack_of
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints, understand
 from penstock.workload import find_workload
@@ -30,29 +29,29 @@ def report(folder: Path, number: int = 100, **more: Any) -> dict[str, Any]:
     return report_of(*run_of(folder, number, **more), uid="an-id")
 
 
-def aggregate(found: dict[str, Any]) -> dict[str, Any]:
-    return dict(found["results"]["request_performance"]["aggregate"])
+def aggregate(content: dict[str, Any]) -> dict[str, Any]:
+    return dict(content["results"]["request_performance"]["aggregate"])
 
 
 def test_the_figures_are_those_of_the_measurement(tmp_path: Path) -> None:
     bench, log = run_of(tmp_path, 100)
-    found = aggregate(report_of(bench, log, uid="an-id"))
-    ttft, measured = found["latency"]["time_to_first_token"], bench.measurement
+    figures = aggregate(report_of(bench, log, uid="an-id"))
+    ttft, measured = figures["latency"]["time_to_first_token"], bench.measurement
     assert measured.ttft_ms is not None
     assert (ttft["units"], ttft["p50"], ttft["p99"]) == (
         "ms",
         measured.ttft_ms.p50,
         measured.ttft_ms.p99,
     )
-    counted = [one.ttft_ms for one in log.counted]
+    counted = [request.ttft_ms for request in log.counted]
     assert (ttft["min"], ttft["max"]) == (min(counted), max(counted))
     assert ttft["mean"] == pytest.approx(sum(counted) / len(counted))
-    assert found["latency"]["time_per_output_token"]["p50"] == 10.0
-    assert found["throughput"]["request_rate"] == {
+    assert figures["latency"]["time_per_output_token"]["p50"] == 10.0
+    assert figures["throughput"]["request_rate"] == {
         "units": "queries/s",
         "mean": measured.request_rate,
     }
-    assert found["requests"]["total"] == 100
+    assert figures["requests"]["total"] == 100
 
 
 def test_the_time_of_the_run(tmp_path: Path) -> None:
@@ -65,25 +64,25 @@ def test_the_time_of_the_run(tmp_path: Path) -> None:
 
 
 def test_many_failures_leave_no_highest_percentiles(tmp_path: Path) -> None:
-    found = aggregate(report(tmp_path, failed=[5, 6]))
-    assert found["requests"]["failures"] == 2
-    assert not {"p99", "p99p9", "max"} & set(found["latency"]["request_latency"])
-    assert {"p95", "min"} <= set(found["latency"]["request_latency"])
+    figures = aggregate(report(tmp_path, failed=[5, 6]))
+    assert figures["requests"]["failures"] == 2
+    assert not {"p99", "p99p9", "max"} & set(figures["latency"]["request_latency"])
+    assert {"p95", "min"} <= set(figures["latency"]["request_latency"])
 
 
 def test_what_is_not_known_is_missing(tmp_path: Path) -> None:
-    found = report(tmp_path)
-    assert set(found["scenario"]) == {"load"}
-    assert set(found["run"]) == {"uid", "time", "description"}
+    content = report(tmp_path)
+    assert set(content["scenario"]) == {"load"}
+    assert set(content["run"]) == {"uid", "time", "description"}
     nothing = aggregate(report(tmp_path, 3, failed=range(3)))
     assert nothing["latency"] == {}
     assert nothing["requests"] == {"total": 3, "failures": 3, "incomplete": 0}
 
 
 def test_an_incomplete_run_says_so(tmp_path: Path) -> None:
-    found = report(tmp_path, unsent=50, interrupted="interrupted")
-    assert found["run"]["description"].endswith(" Incomplete: interrupted.")
-    assert aggregate(found)["requests"]["total"] == 50
+    content = report(tmp_path, unsent=50, interrupted="interrupted")
+    assert content["run"]["description"].endswith(" Incomplete: interrupted.")
+    assert aggregate(content)["requests"]["total"] == 50
 
 
 def test_the_load_is_that_of_the_workload(tmp_path: Path) -> None:
@@ -97,7 +96,7 @@ def test_the_load_is_that_of_the_workload(tmp_path: Path) -> None:
 
 def test_the_stack_of_a_graph() -> None:
     graph = understand(open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml"), Hints())
-    stack = {one["metadata"]["label"]: one["standardized"] for one in stack_of(graph)}
+    stack = {each["metadata"]["label"]: each["standardized"] for each in stack_of(graph)}
     assert set(stack) == {"prefill", "decode"}
     decode = stack["decode"]
     assert (decode["role"], decode["tool"]) == ("decode", "dynamo.trtllm")
@@ -124,16 +123,16 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
         replace(bench, workload=loaded), log, uid="an-id", experiment="a-sweep", stage=2
     )
     for graph in ("gpt-oss-120b-b200-disagg", "gpt-oss-20b-h100"):
-        found = understand(open_source(GRAPHS / f"{graph}.yaml"), Hints())
-        yield report_of(bench, log, uid="an-id", stack=stack_of(found))
+        deployment = understand(open_source(GRAPHS / f"{graph}.yaml"), Hints())
+        yield report_of(bench, log, uid="an-id", stack=stack_of(deployment))
 
 
 def test_the_yaml_has_a_mark_and_no_other_types(tmp_path: Path) -> None:
-    for found in reports(tmp_path):
-        text = as_yaml(found)
+    for report in reports(tmp_path):
+        text = as_yaml(report)
         assert text.startswith(f"{MARK}\n")
-        assert yaml.safe_load(text) == json.loads(json.dumps(found))
-        assert found["version"] == VERSION
+        assert yaml.safe_load(text) == json.loads(json.dumps(report))
+        assert report["version"] == VERSION
 
 
 def test_reports_of_all_forms_have_llm_ds_schema(tmp_path: Path) -> None:
@@ -141,8 +140,8 @@ def test_reports_of_all_forms_have_llm_ds_schema(tmp_path: Path) -> None:
     if path is None:
         pytest.skip("PENSTOCK_LLMD_CHECKOUT does not name a checkout of llm-d/llm-d-benchmark")
     validator = jsonschema.Draft202012Validator(json.loads(path.read_text("utf-8")))
-    for found in reports(tmp_path):
-        validator.validate(found)
+    for each in reports(tmp_path):
+        validator.validate(each)
     wrong = report(tmp_path)
     wrong["results"]["request_performance"]["aggregate"]["latency"]["unknown"] = 1
     with pytest.raises(jsonschema.ValidationError):

@@ -11,8 +11,7 @@ import pytest
 from penstock.bench.measurement import Measurement, measurement_of
 from penstock.bench.records import FailedRequest, Records
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
-from penstock.simulate.window import ServedRequest
+from penstock.simulate.window import Conversations, ServedRequest
 
 EVERY_MS, E2E_MS = 100.0, 400.0
 REQUESTS = 200
@@ -44,7 +43,7 @@ def steady(requests: int = REQUESTS) -> list[ServedRequest]:
 
 
 def measure(
-    some: Sequence[ServedRequest],
+    requests: Sequence[ServedRequest],
     failures: Sequence[FailedRequest] = (),
     *,
     slo: Slo = Slo(),  # noqa: B008 (frozen)
@@ -55,12 +54,12 @@ def measure(
 ) -> Measurement:
     records = Records(
         start_ms=0.0,
-        served={(f"r{number}", 0): one for number, one in enumerate(some)},
+        served={(f"r{number}", 0): each for number, each in enumerate(requests)},
         failed=tuple(failures),
         unsent=3,
         late_ms=late_ms if is_scheduled else (),
         chunk_gaps_ms=(1.0, 2.0, 3.0),
-        requested_tokens=160 * len(some),
+        requested_tokens=160 * len(requests),
     )
     return measurement_of(
         records, slo, conversations, is_scheduled=is_scheduled, cpu_share=cpu_share
@@ -68,53 +67,58 @@ def measure(
 
 
 def test_percentiles_are_those_after_the_warm_up() -> None:
-    found = measure(steady())
+    measurement = measure(steady())
     counted = [100.0 + number for number in range(REQUESTS)][WARM_UP - 1 :]
-    assert found.counted == len(counted)
-    assert found.ttft_ms is not None
-    for percent, value in ((50, found.ttft_ms.p50), (90, found.ttft_ms.p90)):
+    assert measurement.counted == len(counted)
+    assert measurement.ttft_ms is not None
+    for percent, value in ((50, measurement.ttft_ms.p50), (90, measurement.ttft_ms.p90)):
         assert value == counted[ceil(percent * len(counted) / 100) - 1]
-    assert found.ttft_ms.p99 == counted[ceil(0.99 * len(counted)) - 1]
-    assert found.e2e_ms is not None
-    assert found.e2e_ms.p50 == E2E_MS
-    assert found.chunk_gap_ms is not None
-    assert found.chunk_gap_ms.p50 == 2.0
-    assert found.unsent == 3
+    assert measurement.ttft_ms.p99 == counted[ceil(0.99 * len(counted)) - 1]
+    assert measurement.e2e_ms is not None
+    assert measurement.e2e_ms.p50 == E2E_MS
+    assert measurement.chunk_gap_ms is not None
+    assert measurement.chunk_gap_ms.p50 == 2.0
+    assert measurement.unsent == 3
 
 
 def test_rates_are_those_of_the_window() -> None:
-    found = measure(steady())
-    assert found.request_rate == pytest.approx(10.0, rel=0.01)
-    assert found.output_rate == pytest.approx(310.0, rel=0.02)
-    assert found.prefix_hit_rate == pytest.approx(0.25)
-    assert found.steadiness is not None
-    assert found.steadiness.is_steady
+    measurement = measure(steady())
+    assert measurement.request_rate == pytest.approx(10.0, rel=0.01)
+    assert measurement.output_rate == pytest.approx(310.0, rel=0.02)
+    assert measurement.prefix_hit_rate == pytest.approx(0.25)
+    assert measurement.steadiness is not None
+    assert measurement.steadiness.is_steady
 
 
 def test_a_fixed_concurrency_has_neither_lateness_nor_steadiness() -> None:
-    found = measure(steady(), is_scheduled=False)
-    assert (found.late_p99_ms, found.steadiness) == (None, None)
+    measurement = measure(steady(), is_scheduled=False)
+    assert (measurement.late_p99_ms, measurement.steadiness) == (None, None)
 
 
 @pytest.mark.parametrize(("failures", "has_p99"), [(2, True), (3, False)])
 def test_more_than_one_percent_of_failures_leave_no_p99(failures: int, has_p99: bool) -> None:
-    found = measure(steady(200 - failures), [failed(5000.0 + n) for n in range(failures)])
-    assert found.failures.sent == 200
-    for one in (found.ttft_ms, found.itl_ms, found.e2e_ms, found.chunk_gap_ms):
-        assert one is not None
-        assert (one.p99 is not None) == has_p99
+    measurement = measure(steady(200 - failures), [failed(5000.0 + n) for n in range(failures)])
+    assert measurement.failures.sent == 200
+    for each in (
+        measurement.ttft_ms,
+        measurement.itl_ms,
+        measurement.e2e_ms,
+        measurement.chunk_gap_ms,
+    ):
+        assert each is not None
+        assert (each.p99 is not None) == has_p99
 
 
 def test_failures_are_counted_by_reason_the_most_frequent_first() -> None:
     reasons = ["HTTP 503", "HTTP 500", "HTTP 500"]
-    found = measure(steady(), [failed(0.0, reason) for reason in reasons])
-    assert list(found.failures.reasons.items()) == [("HTTP 500", 2), ("HTTP 503", 1)]
+    measurement = measure(steady(), [failed(0.0, reason) for reason in reasons])
+    assert list(measurement.failures.reasons.items()) == [("HTTP 500", 2), ("HTTP 503", 1)]
 
 
 def test_goodput_is_the_share_of_requests_within_the_slo() -> None:
-    found = measure(steady(), slo=Slo(ttft_ms=209.0))
+    measurement = measure(steady(), slo=Slo(ttft_ms=209.0))
     after = REQUESTS - WARM_UP + 1
-    assert found.goodput == pytest.approx((110 - WARM_UP + 1) / after)
+    assert measurement.goodput == pytest.approx((110 - WARM_UP + 1) / after)
     assert measure(steady()).goodput is None
 
 
@@ -124,8 +128,8 @@ def test_goodput_is_the_share_of_requests_within_the_slo() -> None:
 )
 def test_failures_after_the_warm_up_are_not_within_the_slo(sent_ms: float, is_judged: bool) -> None:
     """Also those after the last response of an endpoint that died."""
-    found = measure(steady(), [failed(sent_ms)] * 181, slo=Slo(ttft_ms=1e6))
-    assert found.goodput == pytest.approx(0.5 if is_judged else 1.0)
+    measurement = measure(steady(), [failed(sent_ms)] * 181, slo=Slo(ttft_ms=1e6))
+    assert measurement.goodput == pytest.approx(0.5 if is_judged else 1.0)
 
 
 def test_failures_after_the_last_start_of_a_conversation_are_not_counted() -> None:
@@ -141,11 +145,17 @@ def test_failures_after_the_last_start_of_a_conversation_are_not_counted() -> No
 
 
 def test_without_a_served_request_there_are_no_latencies() -> None:
-    found = measure([], [failed(0.0), failed(100.0)], slo=Slo(ttft_ms=100.0))
-    assert (found.counted, found.goodput) == (0, 0.0)
-    latencies = (found.ttft_ms, found.itl_ms, found.e2e_ms, found.user_rate, found.steadiness)
+    measurement = measure([], [failed(0.0), failed(100.0)], slo=Slo(ttft_ms=100.0))
+    assert (measurement.counted, measurement.goodput) == (0, 0.0)
+    latencies = (
+        measurement.ttft_ms,
+        measurement.itl_ms,
+        measurement.e2e_ms,
+        measurement.user_rate,
+        measurement.steadiness,
+    )
     assert latencies == (None,) * 5
-    assert found.output_rate == 0.0
+    assert measurement.output_rate == 0.0
 
 
 @pytest.mark.parametrize(
@@ -161,22 +171,22 @@ def test_without_a_served_request_there_are_no_latencies() -> None:
 def test_a_late_or_busy_client_distorts_latencies(
     late_ms: float, ttft_ms: float, cpu_share: float, distortion: str
 ) -> None:
-    some = [served(number * EVERY_MS, ttft_ms) for number in range(100)]
+    requests = [served(number * EVERY_MS, ttft_ms) for number in range(100)]
     late = (0.0,) * 98 + (late_ms,) * 2
-    assert measure(some, late_ms=late, cpu_share=cpu_share).distortion == distortion
+    assert measure(requests, late_ms=late, cpu_share=cpu_share).distortion == distortion
 
 
 def test_output_after_reasoning() -> None:
     plain, reasoning = (served(n * EVERY_MS) for n in range(2))
-    some = [
+    requests = [
         replace(plain, first_output_ms=plain.ttft_ms),
         replace(reasoning, first_output_ms=300.0),
         replace(reasoning, first_output_ms=None),
     ]
-    found = measure(some)
-    assert (found.counted, found.reasoning, found.reasoning_only) == (3, 2, 1)
-    assert found.first_output_ms is not None
-    assert (found.first_output_ms.p50, found.first_output_ms.p90) == (100.0, 300.0)
+    measurement = measure(requests)
+    assert (measurement.counted, measurement.reasoning, measurement.reasoning_only) == (3, 2, 1)
+    assert measurement.first_output_ms is not None
+    assert (measurement.first_output_ms.p50, measurement.first_output_ms.p90) == (100.0, 300.0)
 
 
 def test_input_tokens_by_the_server_and_by_the_workload() -> None:

@@ -37,13 +37,13 @@ def shadow(
     path: Path, first: ShadowServer, second: ShadowServer, *options: str
 ) -> CompletedProcess[str]:
     with ExitStack() as opened:
-        urls = [opened.enter_context(one.running()).url for one in (first, second)]
+        urls = [opened.enter_context(each.running()).url for each in (first, second)]
         return penstock("bench", "shadow", *urls, "--file", str(path), *options)
 
 
 def statuses(done: CompletedProcess[str]) -> dict[str, str]:
     document = read_output("bench", done.stdout)
-    return {one["name"]: one["status"] for one in document["classes"]}
+    return {verdict["name"]: verdict["status"] for verdict in document["classes"]}
 
 
 @pytest.mark.slow
@@ -55,8 +55,8 @@ def test_equal_deployments_have_no_finding(tmp_path: Path) -> None:
     document = read_output("bench", done.stdout)
     assert document["verdict"] == "no_findings"
     assert (document["compared"], document["repeated"]) == (COUNT, COUNT)
-    assert {one["differing"] for one in document["classes"]} == {0}
-    assert {one["metric"] for one in document["latencies"]} >= {"ttft_mean", "e2e_mean"}
+    assert {verdict["differing"] for verdict in document["classes"]} == {0}
+    assert {latency["metric"] for latency in document["latencies"]} >= {"ttft_mean", "e2e_mean"}
     assert sorted(first.prompts) == sorted(prompts(COUNT) * 2)
     assert sorted(second.prompts) == sorted(prompts(COUNT))
     assert {body["model"] for body in first.bodies} == {MODEL}
@@ -75,13 +75,13 @@ def changed(change: Callable[[Reply], Reply], share: float = 1.0) -> Script:
 
 
 FOUND = {
-    "another chat template": ("prompt_tokens", lambda one: replace(one, prompt_tokens=9), 0.05),
-    "a shorter context": ("error", lambda one: Reply(status=400), 0.05),
-    "failures": ("error", lambda one: Reply(status=503), 0.6),
-    "perturbed weights": ("text", lambda one: replace(one, text=one.text + "!"), 0.6),
-    "no stop token": ("finish_reason", lambda one: replace(one, finish_reason="length"), 0.6),
-    "longer output": ("length", lambda one: replace(one, tokens=9), 0.6),
-    "a reasoning parser": ("reasoning", lambda one: replace(one, reasoning="Hm."), 0.6),
+    "another chat template": ("prompt_tokens", lambda each: replace(each, prompt_tokens=9), 0.05),
+    "a shorter context": ("error", lambda each: Reply(status=400), 0.05),
+    "failures": ("error", lambda each: Reply(status=503), 0.6),
+    "perturbed weights": ("text", lambda each: replace(each, text=each.text + "!"), 0.6),
+    "no stop token": ("finish_reason", lambda each: replace(each, finish_reason="length"), 0.6),
+    "longer output": ("length", lambda each: replace(each, tokens=9), 0.6),
+    "a reasoning parser": ("reasoning", lambda each: replace(each, reasoning="Hm."), 0.6),
 }
 
 
@@ -118,9 +118,11 @@ def test_a_change_of_tool_calls_is_found_in_few_requests(
     servers = ShadowServer(script=with_call(CALL)), ShadowServer(script=with_call(call))
     done = shadow(path, *servers, "--json")
     assert done.returncode == FINDING
-    (found,) = (one for one in json.loads(done.stdout)["classes"] if one["name"] == kind)
-    assert found["status"] == "finding"
-    assert found["examples"][0]["detail"] == detail
+    (kind_verdict,) = (
+        verdict for verdict in json.loads(done.stdout)["classes"] if verdict["name"] == kind
+    )
+    assert kind_verdict["status"] == "finding"
+    assert kind_verdict["examples"][0]["detail"] == detail
 
 
 def test_invalid_json_is_found(tmp_path: Path) -> None:

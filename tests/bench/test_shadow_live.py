@@ -107,7 +107,7 @@ def compared(
 ) -> tuple[CompletedProcess[str], ShadowServer, ShadowServer]:
     servers = ShadowServer(), ShadowServer(script=second or ShadowServer().script)
     with ExitStack() as opened:
-        urls = [opened.enter_context(one.running()).url for one in servers]
+        urls = [opened.enter_context(server.running()).url for server in servers]
         return live(urls[0], urls[1], use, *options), *servers
 
 
@@ -206,18 +206,18 @@ def raw_exchange(port: int, path: str, body: bytes, status: int) -> tuple[bytes,
 def test_a_client_gets_the_same_bytes_as_without_the_proxy(
     path: str, body: bytes, status: int
 ) -> None:
-    raw, second, found = Raw(), ShadowServer(), []
+    raw, second, received = Raw(), ShadowServer(), []
     with serving(raw.handle) as first, second.running():
         direct = raw_exchange(int(first.rpartition(":")[2]), path, body, status)
 
         def use(clients: Clients) -> None:
-            found.append(raw_exchange(clients.port, path, body, status))
+            received.append(raw_exchange(clients.port, path, body, status))
             clients.end()
 
         done = live(first, second.url, use, "--repeats", "0")
-    assert found == [direct]
-    without, through = (one for one in raw.got if one[0] == "POST")
-    hosts = [one[2].pop("Host") for one in (without, through)]
+    assert received == [direct]
+    without, through = (each for each in raw.got if each[0] == "POST")
+    hosts = [each[2].pop("Host") for each in (without, through)]
     assert without == through, done.stderr
     assert hosts == [first.removeprefix("http://")] * 2
     assert len(second.bodies) == body.startswith(b'{"messages"')

@@ -7,11 +7,17 @@ from itertools import product
 
 import pytest
 
-from penstock.bench.shadow.rates import fisher, sign_test, smallest_hits
 from penstock.bench.shadow.requests import CHAT, ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Pair
-from penstock.bench.shadow.verdict import LEVEL, Verdict, verdict_of
+from penstock.bench.shadow.verdict import (
+    LEVEL,
+    Verdict,
+    fisher,
+    sign_test,
+    smallest_hits,
+    verdict_of,
+)
 
 
 def test_fishers_test_agrees_with_counting_all_tables() -> None:
@@ -19,7 +25,7 @@ def test_fishers_test_agrees_with_counting_all_tables() -> None:
     observations, chosen = range(7), 3
     tables = [s for s in product((0, 1), repeat=len(observations)) if sum(s) == chosen]
     for high in range(4):
-        expected = sum(sum(one[:4]) >= high for one in tables) / len(tables)
+        expected = sum(sum(table[:4]) >= high for table in tables) / len(tables)
         assert fisher(high, 4, chosen - high, 3) == pytest.approx(expected)
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from penstock.bench.shadow import live as live_module
-from penstock.bench.shadow.rates import sign_test, smallest_hits
 from penstock.bench.shadow.response import BrokenResponseError
 from penstock.bench.shadow.stream import document
+from penstock.bench.shadow.verdict import sign_test, smallest_hits
 from tests.bench.shadow_server import (
     MODEL,
     MODELS,
@@ -66,7 +66,7 @@ def test_a_request_that_servers_may_reject_is_copied_as_it_is(part: str) -> None
 
     done, _, second = compared(use, "--repeats", "1")
     assert done.returncode == UNDECIDED, done.stderr
-    assert [json.dumps(one) for one in second.bodies] == [
+    assert [json.dumps(each) for each in second.bodies] == [
         json.dumps(json.loads(body) | {"model": MODEL})
     ] * 2
 
@@ -113,8 +113,8 @@ def test_a_malformed_choice_is_a_broken_response(message: Any) -> None:
 def test_tool_calls_without_an_integer_index_have_their_position() -> None:
     calls = [{"index": index, "function": {"name": str(index)}} for index in (None, 1, [2])]
     body = {"choices": [{"message": {"tool_calls": calls}}]}
-    found = document(json.dumps(body).encode(), 0.1)
-    assert [one.name for one in found.tool_calls] == ["None", "1", "[2]"]
+    response = document(json.dumps(body).encode(), 0.1)
+    assert [tool_call.name for tool_call in response.tool_calls] == ["None", "1", "[2]"]
 
 
 def test_whole_urls_and_headers_of_one_connection_are_not_forwarded() -> None:
@@ -277,7 +277,7 @@ def test_a_request_in_the_batch_format_is_no_request_of_a_client() -> None:
         clients.end()
 
     done, _, second = compared(use, "--repeats", "0")
-    assert all("custom_id" in one for one in second.bodies)
+    assert all("custom_id" in each for each in second.bodies)
     assert "alice" not in done.stdout + done.stderr
 
 

@@ -23,15 +23,15 @@ def test_times_of_the_requests_are_stretched_and_those_of_the_records_shrink(
     lines = [record(FIRST, 0.0), record(SECOND, 102.0, ttft_ms=30.0)]
     file = write(tmp_path / "records.jsonl", lines)
     wall = read_records(file, requests, is_scheduled=True)
-    found = wall.simulated(0.5)
-    for key, one in found.served.items():
-        assert one.ttft_ms == wall.served[key].ttft_ms / 2
-        assert one.e2e_ms == wall.served[key].e2e_ms / 2
-        assert one.itl_ms == pytest.approx((wall.served[key].itl_ms or 0) / 2)
-        assert one.tokens == wall.served[key].tokens
-    assert found.served[SECOND].arrived_ms == pytest.approx(51.0, abs=0.001)
-    assert found.late_ms == pytest.approx((0.0, 1.0), abs=0.001)
-    assert found.chunk_gaps_ms == (5.0,) * 20
+    simulated = wall.simulated(0.5)
+    for key, each in simulated.served.items():
+        assert each.ttft_ms == wall.served[key].ttft_ms / 2
+        assert each.e2e_ms == wall.served[key].e2e_ms / 2
+        assert each.itl_ms == pytest.approx((wall.served[key].itl_ms or 0) / 2)
+        assert each.tokens == wall.served[key].tokens
+    assert simulated.served[SECOND].arrived_ms == pytest.approx(51.0, abs=0.001)
+    assert simulated.late_ms == pytest.approx((0.0, 1.0), abs=0.001)
+    assert simulated.chunk_gaps_ms == (5.0,) * 20
 
 
 def test_the_time_between_turns_is_stretched_too() -> None:

@@ -42,10 +42,10 @@ def test_both_targets_get_the_same_requests_in_neighboring_slots() -> None:
     first, second = schedules(requests(), SLICING, Random(0))
     assert list(first.requests) == list(second.requests)
     assert first.pairs == second.pairs
-    one, other = slots(first), slots(second)
-    assert set(one) == set(range(SLICING.pairs))
-    for pair in one:
-        assert {one[pair], other[pair]} == {2 * pair, 2 * pair + 1}
+    slots_a, other = slots(first), slots(second)
+    assert set(slots_a) == set(range(SLICING.pairs))
+    for pair in slots_a:
+        assert {slots_a[pair], other[pair]} == {2 * pair, 2 * pair + 1}
 
 
 def test_the_order_within_a_pair_is_random() -> None:

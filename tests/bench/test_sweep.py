@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from penstock.bench import sweep as module
-from penstock.bench.report import Bench
+from penstock.bench.documents import sweep_document
+from penstock.bench.model import Bench
 from penstock.bench.run import BenchRequest, Endpoint
 from penstock.bench.sweep import Level, Sweep, sweep
-from penstock.bench.sweep_report import as_json, lines
+from penstock.bench.sweep_report import report_of
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem
 from penstock.graph.slo import Slo
 from penstock.workload import find_workload
 from tests.bench.measured_runs import BENCH, MEASURED
+from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
 REQUEST = BenchRequest(
@@ -62,35 +64,39 @@ def swept(folder: Path, gpus: int | None = 2) -> Sweep:
     return sweep(REQUEST, SCALES, folder, lambda *_: None, gpus=gpus)
 
 
-def by_scale(some: Sweep) -> Mapping[float, Level]:
-    return {level.scale: level for level in some.levels}
+def lines(swept: Sweep) -> list[str]:
+    return text_of(report_of(swept)).splitlines()
+
+
+def by_scale(measured: Sweep) -> Mapping[float, Level]:
+    return {level.scale: level for level in measured.levels}
 
 
 def test_a_sweep_ends_with_the_first_level_that_misses_the_slo(
     tmp_path: Path, results: object
 ) -> None:
-    some = swept(tmp_path)
-    assert list(by_scale(some)) == [1, 2, 4]
-    assert list(some.unmeasured) == [8]
-    assert some.highest is by_scale(some)[2]
+    measured = swept(tmp_path)
+    assert list(by_scale(measured)) == [1, 2, 4]
+    assert list(measured.unmeasured) == [8]
+    assert measured.highest is by_scale(measured)[2]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["scale-1", "scale-2", "scale-4"]
 
 
 def test_the_text_has_a_row_for_each_level(tmp_path: Path, results: object) -> None:
-    text = list(lines(swept(tmp_path)))
-    assert text[1].split("  ")[-1] == "within SLO"
-    rows = [line.split() for line in text[2:5]]
-    assert [row[1] for row in rows] == ["1", "2", "4"]
-    assert [row[-1] for row in rows] == ["100.0%", "100.0%", "50.0%"]
+    text = lines(swept(tmp_path))
+    verdict = "the SLO (TTFT ≤ 100 ms) is met up to scale 2, and missed at 4; not measured: 8"
+    assert text[1] == verdict
+    assert text[2].split("  ")[-2:] == ["within SLO", "front"]
+    rows = [line.split() for line in text[3:6]]
+    assert [row[0] for row in rows] == ["1", "2", "4"]
+    assert [row[-2:] for row in rows] == [["100.0%", "yes"], ["100.0%", "yes"], ["50.0%", "yes"]]
     assert "350" in rows[1]  # tokens/s/GPU
-    assert "the SLO (TTFT ≤ 100 ms) is met up to scale 2, and missed at 4" in text
-    assert text[-1] == "not measured: 8"
 
 
 def test_without_gpus_there_are_no_tokens_per_gpu(tmp_path: Path, results: object) -> None:
-    some = swept(tmp_path, gpus=None)
-    assert not any("tokens/s/GPU" in line for line in lines(some))
-    document = read_output("bench", as_json(some))
+    measured = swept(tmp_path, gpus=None)
+    assert not any("tokens/s/GPU" in line for line in lines(measured))
+    document = read_output("bench", sweep_document(measured).as_json())
     assert {level["tokens_per_second_gpu"] for level in document["levels"]} == {None}
 
 
@@ -99,15 +105,15 @@ def test_without_an_slo_all_levels_are_measured(
 ) -> None:
     for rate, (user, total) in {4.0: (9, 1), 8.0: (8, 2), 16.0: (7, 3), 32.0: (6, 4)}.items():
         results[rate] = found(user, total, goodput=None)
-    some = swept(tmp_path)
-    assert list(by_scale(some)) == list(SCALES)
-    text = "\n".join(lines(some))
-    assert "SLO" not in text
+    measured = swept(tmp_path)
+    assert list(by_scale(measured)) == list(SCALES)
+    text = "\n".join(lines(measured))
+    assert "within SLO" not in text
     assert "not measured" not in text
 
 
 def test_the_json_has_all_levels(tmp_path: Path, results: object) -> None:
-    document = read_output("bench", as_json(swept(tmp_path)))
+    document = read_output("bench", sweep_document(swept(tmp_path)).as_json())
     assert document["highest_scale_within_slo"] == 2
     assert document["unmeasured_scales"] == [8]
     assert [level["tokens_per_second_gpu"] for level in document["levels"]] == [200, 350, 450]
@@ -126,9 +132,9 @@ def test_the_json_has_all_levels(tmp_path: Path, results: object) -> None:
 def test_a_level_that_another_one_beats_is_not_on_the_front(
     points: list[tuple[float, float]], front: list[int]
 ) -> None:
-    levels = [Level(scale=n, found=found(*point)) for n, point in enumerate(points, start=1)]
-    some = Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="")
-    assert [level.scale for level in some.front] == front
+    levels = [Level(scale=n, bench=found(*point)) for n, point in enumerate(points, start=1)]
+    measured = Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="")
+    assert [level.scale for level in measured.front] == front
 
 
 @pytest.mark.parametrize(
@@ -145,11 +151,12 @@ def test_a_level_that_fails_keeps_those_before_it(
     cause: str,
 ) -> None:
     results[8.0] = error
-    some = swept(tmp_path)
-    assert list(by_scale(some)) == [1]
-    assert cause in some.interrupted
-    assert any(line.startswith("incomplete: ") and cause in line for line in lines(some))
-    assert "the SLO (TTFT ≤ 100 ms) is met up to scale 1" in list(lines(some))
+    measured = swept(tmp_path)
+    assert list(by_scale(measured)) == [1]
+    assert cause in measured.interrupted
+    assert any(line.startswith("incomplete: ") and cause in line for line in lines(measured))
+    verdict = "the SLO (TTFT ≤ 100 ms) is met up to scale 1"
+    assert any(line.startswith(verdict) for line in lines(measured))
 
 
 def test_a_first_level_that_fails_is_an_error(
@@ -164,7 +171,7 @@ def test_a_level_whose_folder_cannot_be_created_ends_the_sweep(
     tmp_path: Path, results: object
 ) -> None:
     (tmp_path / "scale-2").mkdir()
-    some = swept(tmp_path)
-    assert list(by_scale(some)) == [1]
-    assert "scale-2" in some.interrupted
-    assert "cannot be created" in some.interrupted
+    measured = swept(tmp_path)
+    assert list(by_scale(measured)) == [1]
+    assert "scale-2" in measured.interrupted
+    assert "cannot be created" in measured.interrupted

@@ -48,12 +48,12 @@ def test_sampled_lengths_have_the_stated_mean_and_a_seed(tmp_path: Path) -> None
 def test_requests_that_generate_nothing_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    others = [
+    without_text = [
         entry(2, response_code=429),
         entry(3, method="GET", **{"x-envoy-origin-path": "/v1/models"}),
         entry(4, response_code="0"),
     ]
-    text = "".join(json.dumps(row) + "\n" for row in (entry(1), *others))
+    text = "".join(json.dumps(row) + "\n" for row in (entry(1), *without_text))
     assert len(_capture(tmp_path, text, *LENGTHS)) == 1
     out = capsys.readouterr().out
     assert "2 requests that failed (status not 200)" in out

@@ -129,6 +129,6 @@ def test_a_jump_in_one_file_is_corrected_in_the_next_one_of_its_frontend(
         enveloped(record(number, at_ms=at_ms), 1000 * number) for number, at_ms in enumerate(times)
     ]
     other = [enveloped(record(10 + number), 1000 * number) for number in range(5)]
-    found = _arrivals(_segments(tmp_path, lines[:5], other, lines[5:]))
-    assert found == [*range(8), *range(10, 15)]
+    arrivals = _arrivals(_segments(tmp_path, lines[:5], other, lines[5:]))
+    assert arrivals == [*range(8), *range(10, 15)]
     assert capsys.readouterr().err.count("jumps") == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.capture.documents import KINDS
 from penstock.capture.record import LeftOut
@@ -101,12 +102,15 @@ def test_a_capture_of_mockers_of_this_machine_says_so(
     """As far as the graphs that are up have the workers of the records."""
     monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
     state = running()
-    engine = state.replicas[0].model_copy(
-        update={"worker_id": "cd", "is_mocker": False, "is_substitute": False}
+    engine = with_fields(
+        state.replicas[0],
+        worker_id="cd",
+        is_mocker=False,
+        is_substitute=False,
     )
     folder = StateDir(tmp_path / "g.yaml")
     folder.create()
-    folder.write(state.model_copy(update={"replicas": (*state.replicas, engine)}))
+    folder.write(with_fields(state, replicas=(*state.replicas, engine)))
     log = _written(tmp_path, record(1, worker={"decode_worker_id": worker}), record(2, worker={}))
     assert _document(log, capsys)["engine_is_substitute"] is expected
     assert main(["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--force"]) == 0

@@ -79,9 +79,9 @@ class Server:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    found = Server(tmp_path / "js")
-    yield found
-    found.stop()
+    running = Server(tmp_path / "js")
+    yield running
+    running.stop()
 
 
 def _messages(count: int) -> list[bytes]:

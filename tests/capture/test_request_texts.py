@@ -102,7 +102,9 @@ def test_a_broken_payload_is_skipped_and_not_quoted(
     assert len(read_requests(_capture(log, "--json")).requests) == 1
     printed = capsys.readouterr()
     document = read_output("capture", printed.out)
-    assert [(one["file"], one["line"]) for one in document["skipped"]] == [(str(log), 3)]
+    assert [(problem["file"], problem["line"]) for problem in document["skipped"]] == [
+        (str(log), 3)
+    ]
     assert document["files"]["requests"] == str(tmp_path / "trace.requests.jsonl")
     assert "PLANTED" not in printed.out + printed.err
 

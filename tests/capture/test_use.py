@@ -26,12 +26,12 @@ def _original(folder: Path) -> Path:
     for number in range(60):
         tokens = 4096 + chance.randint(1, 3000)
         shared = [8 * chance.randrange(3) + block for block in range(8)]
-        own = [1000 + 100 * number + block for block in range(-(-tokens // 512) - 8)]
+        unshared = [1000 + 100 * number + block for block in range(-(-tokens // 512) - 8)]
         row = {
             "timestamp": number * 100 + chance.randrange(100),
             "input_length": tokens,
             "output_length": chance.randint(1, 100),
-            "hash_ids": shared + own,
+            "hash_ids": shared + unshared,
         }
         rows.append(row)
     (folder / "original.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -77,9 +77,9 @@ def test_the_requests_of_the_original_come_back(tmp_path: Path) -> None:
             assert _shared(original, earlier, later) == _shared(captured, earlier, later)
 
 
-def _shared(requests: Any, one: int, other: int) -> int:
+def _shared(requests: Any, first: int, other: int) -> int:
     """Blocks at the beginning that two requests share."""
-    pairs = zip(requests[one].blocks, requests[other].blocks, strict=False)
+    pairs = zip(requests[first].blocks, requests[other].blocks, strict=False)
     equal = [a == b for a, b in pairs]
     return equal.index(False) if False in equal else len(equal)
 

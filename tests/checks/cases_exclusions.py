@@ -496,6 +496,9 @@ def claimed(nodes: int) -> str:
     return dump(TEMPLATE) + "---\n" + deployment(container, version="1.3.0")
 
 
+GRAPHS = "worker/config/cuda_graph_config"
+SUFFIX = {"decoding_type": "SA", "max_draft_len": 3}
+EAGLE3 = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "m"}
 CACHE = "worker/config/kv_cache_config"
 OTHER = (
     Case(
@@ -536,6 +539,37 @@ OTHER = (
                 "worker/config/checkpoint_format": "MX",
             },
         ),
+    ),
+    *(
+        Case(
+            rule="PS176",
+            bad=graph(TRTLLM_AGG, {"worker/config/speculative_config": {**method, **bad}}),
+            near=graph(TRTLLM_AGG, {"worker/config/speculative_config": {**method, **near}}),
+        )
+        for method, bad, near in (
+            (SUFFIX, {"global_pool_size": 4096}, {"max_matching_ngram_size": 65}),
+            (
+                {**SUFFIX, "enable_global_pool": True},
+                {"max_matching_ngram_size": 65},
+                {"max_matching_ngram_size": 64},
+            ),
+            (
+                {"decoding_type": "DSpark", "max_draft_len": 3},
+                {"block_size": 4},
+                {"block_size": 3},
+            ),
+            (EAGLE3, {"draft_len_schedule": {"4": 5}}, {"draft_len_schedule": {"4": 3}}),
+            (
+                {**EAGLE3, "use_dynamic_tree": True, "dynamic_tree_max_topK": 2},
+                {"max_total_draft_tokens": 7},
+                {"max_total_draft_tokens": 6},
+            ),
+        )
+    ),
+    Case(
+        rule="PS176",
+        bad=graph(TRTLLM_AGG, {GRAPHS: {"mode": "decode", "num_tokens": [3]}}),
+        near=graph(TRTLLM_AGG, {GRAPHS: {"mode": "encode", "num_tokens": [3]}}),
     ),
     Case(
         rule="PS177",

@@ -98,11 +98,6 @@ TRANSFER = (
             | {"prefill/disaggregation-transfer-backend": "mooncake"},
         ),
     ),
-    Case(  # the default is shared_memory
-        rule="PS402",
-        bad=graph(LLAMACPP, {"decode/config/kv_transfer_backend": "nixl"}),
-        near=graph(LLAMACPP, {"decode/config/kv_transfer_backend": "shared_memory"}),
-    ),
     Case(
         rule="PS403",
         bad=trtllm({f"{ALL}/backend": "DEFAULT"}),

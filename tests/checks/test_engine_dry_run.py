@@ -158,7 +158,7 @@ def test_an_unknown_model_is_not_asked_about(tmp_path: Path) -> None:
 def test_a_missing_environment_is_a_note_with_the_command(tmp_path: Path) -> None:
     engines = Engines(tmp_path, Accepted(resolved=Resolved()), installed=())
     (finding,) = findings(graph(SGLANG_AGG), engines)
-    assert "penstock env install sglang-check" in finding.message
+    assert "penstock tools env install sglang-check" in finding.message
 
 
 def test_code_that_does_not_start_is_a_note(tmp_path: Path) -> None:
@@ -314,3 +314,13 @@ def test_a_refusal_is_hidden_only_by_a_finding_that_is_shown(tmp_path: Path, hid
     engines = Engines(tmp_path, Refused(message=sentence))
     findings = check_file(path, Hints(), engines=engines, is_shown=lambda rule: rule != hidden)
     assert ("PS186" in {finding.rule for finding in findings}) is bool(hidden)
+
+
+def test_an_error_of_dynamos_worker_is_not_called_one_of_the_engine(tmp_path: Path) -> None:
+    sentence = "--connector is deprecated"
+    engines = Engines(tmp_path, Refused(message=sentence, is_of_dynamo=True))
+    image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0.2"}
+    (finding,) = findings(graph(VLLM_AGG, image), engines)
+    assert finding.message.startswith("dynamo.vllm refuses the configuration of worker")
+    assert "(code of Dynamo for vLLM 0.31.0; the image has 0.16.0)" in finding.message
+    assert finding.fix == "Change the settings as the error of dynamo.vllm requires."

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+import dump_dgd_fields
 from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
-from penstock.manifests.data import dump_dgd_fields
 from penstock.manifests.fields import bad_values, resolved, stored, stored_releases, unknown_fields
 from penstock.strict_yaml.places import place_of
 from tests.checks.own_manifests import alpha, component, deployment

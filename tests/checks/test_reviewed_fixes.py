@@ -1,4 +1,4 @@
-"""Fixes and places that the review of the ninth sample of published manifests called wrong."""
+"""Fixes and places that the reviews of the ninth and tenth sample called wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 from penstock.checks.finding import Finding
+from tests.checks.cases_autoscaling import beside
 from tests.checks.own_manifests import alpha, claim
-from tests.checks.support import TRTLLM_DISAGG, VLLM_AGG, check, dump, fired, graph, manifest
+from tests.checks.support import (
+    REMOVE,
+    TRTLLM_DISAGG,
+    VLLM_AGG,
+    VLLM_DISAGG,
+    check,
+    dump,
+    fired,
+    graph,
+    manifest,
+)
 
 MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
 NVIDIA = "nvcr.io/nvidia/ai-dynamo"
@@ -165,3 +176,79 @@ def test_the_first_names_of_the_transfer_backends(tag: str, is_reported: bool) -
     image = f"{NVIDIA}/tensorrtllm-runtime:{tag}"
     text = graph(TRTLLM_DISAGG, {key: "default", "engine/image": image})
     assert ("PS102" in fired(text)) is is_reported
+
+
+def test_an_image_of_another_program_is_built_by_the_user() -> None:
+    text = alpha({}, image=f"{NVIDIA}/fastvideo-runtime:1.6.1", command=["python", "worker.py"])
+    assert only(text, "PS783").fix.startswith("If the image is your own build, name the repository")
+
+
+def test_only_published_images_have_a_known_user() -> None:
+    home = [{"name": "HF_HOME", "value": "/root"}]
+    assert "PS715" in fired(alpha({}, env=home))
+    assert "PS715" not in fired(alpha({}, env=home, image=f"{NVIDIA}/fastvideo-runtime:1.6.1"))
+
+
+def test_lines_that_belong_together_are_indented_together() -> None:
+    text = alpha({"envs": [{"name": "A", "value": "1"}]})
+    lines = text.splitlines()
+    first = lines.index("      envs:")
+    lines[first : first + 3] = [line[1:] for line in lines[first : first + 3]]
+    finding = only("\n".join(lines), "PS004")
+    fix = f"Indent lines {first + 1} to {first + 3} by 1 space more."
+    assert (finding.line, finding.fix) == (first + 1, fix)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fix"),
+    [
+        ("enableFailover", True, "Use failover.enabled."),
+        (
+            "rollingUpdate",
+            {"maxSurge": 1},
+            "Remove it, and set the component's annotations "
+            "nvidia.com/deployment-rolling-update-max-surge and "
+            "nvidia.com/deployment-rolling-update-max-unavailable.",
+        ),
+        ("enableUnknown", True, "Remove it."),
+    ],
+)
+def test_what_the_operator_reads_instead_of_a_field(field: str, value: Any, fix: str) -> None:
+    assert only(alpha({field: value}), "PS768").fix == fix
+
+
+def test_an_option_without_a_command_gets_the_module_of_its_engine() -> None:
+    text = alpha(
+        {}, image=f"{NVIDIA}/tensorrtllm-runtime:0.8.1", command=None, args=["--model-path", "m"]
+    )
+    assert only(text, "PS769").fix == "Set command, such as [python3, -m, dynamo.trtllm]."
+
+
+def test_the_existing_flag_is_named_as_it_is_written() -> None:
+    launch = ["python3", "-m", "dynamo.vllm", "--model", "Qwen/Qwen3-0.6B"]
+    parallel = ["--data-parallel-size", "2", "--enable-expert-parallel"]
+    finding = only(
+        alpha({"resources": {"limits": {"gpu": "2"}}}, command=[*launch, *parallel]), "PS204"
+    )
+    assert finding.fix.endswith("Replace the existing `--enable-expert-parallel`.")
+    assert "--no-enable-expert-parallel" in finding.yaml
+
+
+def test_a_flag_that_is_repeated_without_a_value_is_one_finding() -> None:
+    repeated = ["--max-model-len", "--max-model-len", "4096"]
+    found = fired(alpha({}, command=["python3", *VLLM, *repeated]))
+    assert found & {"PS143", "PS150"} == {"PS150"}
+    assert "PS143" in fired(alpha({}, command=["python3", *VLLM, "--max-model-len"]))
+
+
+@pytest.mark.parametrize(("image", "is_xpu"), [("vllm-runtime-xpu", True), ("vllm-runtime", False)])
+def test_the_buffers_of_nixl_on_an_xpu(image: str, is_xpu: bool) -> None:
+    path = f"{MAIN.replace('worker', 'prefill')}/image"
+    changes = {"prefill/kv-transfer-config": REMOVE, path: f"{NVIDIA}/{image}:1.6.1"}
+    finding = only(manifest(VLLM_DISAGG, changes), "PS401")
+    assert ("kv_buffer_device" in finding.yaml) is is_xpu
+
+
+def test_a_planner_keeps_the_names_of_its_file() -> None:
+    message = "optimization_target throughput ignores ttft and itl_ms"
+    assert only(beside(ttft=300, itl_ms=20), "PS813").message == message

@@ -24,7 +24,7 @@ LINES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("check", (("a.yaml",), ("b.yaml",), ("-",), ("--strict",), ("--set", "a=b"))),
     ("simulate", (("a.yaml",), ("b.yaml",), ("--workload", "document"), ("--json",))),
     ("gateway", (("up",), ("g.yaml",), ("--port", "1"), ("--keys", "k.env"))),
-    ("env", (("install",), ("sim",))),
+    ("tools env", (("install",), ("sim",))),
 )
 
 
@@ -74,15 +74,18 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("plan --modle=x", "unknown option --modle. Did you mean --model?"),
         ("logs g.yaml -x", "unknown option -x"),
         ("up g.yaml --engine moker", "Did you mean mocker?"),
-        ("env instal sim", "Did you mean install?"),
+        ("tools env instal sim", "Did you mean install?"),
         ("logs -n", "argument -n/--namespace: expected one argument"),
         ("logs --lines -f g.yaml", "argument --lines: expected one argument"),
         ("logs -f", "the following arguments are required: GRAPH"),
         ("down a.yaml b.yaml", "unexpected argument 'b.yaml'\nUsage: penstock down GRAPH "),
         ("down a b c", "unexpected arguments 'b', 'c'\nUsage: penstock down GRAPH [OPTIONS]. "),
         ("ls extra", "penstock ls: unexpected argument 'extra'\nUsage: penstock ls [OPTIONS]. "),
-        ("schema -- -x", "unexpected argument '-x'\n"),
-        ("env extra", "argument action: 'extra' is not one of install, list, remove\nUsage: "),
+        ("tools schema -- -x", "unexpected argument '-x'\n"),
+        (
+            "tools env extra",
+            "argument action: 'extra' is not one of install, list, rem",
+        ),
         ("scale", "GRAPH, POOL=N\nUsage: penstock scale GRAPH POOL=N... [OPTIONS]. "),
         (
             "scale decode=2",
@@ -98,7 +101,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("up g.yaml --start-timeout-s nan", "'nan' is not a number above 0"),
         ("apply g.yaml --timeout-s -1", "argument --timeout-s: '-1' is not a number above 0"),
         ("drill g.yaml --seed x", "argument --seed: 'x' is not an integer from 0 to "),
-        ("tiny-model m --seed x", "argument --seed: 'x' is not an integer from 0 to "),
+        ("tools tiny-model m --seed x", "argument --seed: 'x' is not an integer from 0 to "),
         ("--json status", "unknown option --json; options come after the command"),
     ],
 )

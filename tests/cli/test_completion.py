@@ -22,7 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
 
 
 def script(shell: str, folder: Path) -> Path:
-    done = penstock("completion", shell)
+    done = penstock("tools", "completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     path = folder / f"penstock.{shell}"
     path.write_text(done.stdout)
@@ -54,10 +54,10 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock logs g.yaml decode --fol", {"--follow"}),
         ("penstock up dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
         ("penstock simulate --report compo", {"components"}),
-        ("penstock env ins", {"install"}),
+        ("penstock tools env ins", {"install"}),
         ("penstock up --engine moc", {"mocker"}),
-        ("penstock completion f", {"fish"}),
-        ("penstock env install llama", {"llamacpp", "llamacpp-nixl"}),
+        ("penstock tools completion f", {"fish"}),
+        ("penstock tools env install llama", {"llamacpp"}),
         ("penstock check --gpu h1", {"h100"}),
         ("penstock plan --gpu gb", {"gb200", "gb300"}),
         ("penstock check --select PS80", {r.id for r in RULES if r.id.startswith("PS80")}),
@@ -70,6 +70,9 @@ def test_the_shell_parses_its_script(shell: str, tmp_path: Path) -> None:
         ("penstock plan --model gpt-oss-1", {"gpt-oss-120b"}),
         ("penstock ls -q", {"-q"}),
         ("penstock bench sha", {"shadow"}),
+        ("penstock bench pub", {"public"}),
+        ("penstock tools ti", {"tiny-model"}),
+        ("penstock plan --rou", {"--router"}),
         ("penstock bench dynamo_graphs/quickstart.y", {"dynamo_graphs/quickstart.yaml"}),
         ("penstock bench shadow --lis", {"--listen"}),
         (

@@ -27,7 +27,7 @@ def test_an_unknown_fault_is_an_error_with_the_known_ones(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--count", "0"], ["--streams", "x"], ["--count", "1", "--minutes", "1"]]
+    "arguments", [["--count", "0"], ["--concurrency", "x"], ["--count", "1", "--minutes", "1"]]
 )
 def test_a_wrong_option_is_an_error(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -61,17 +61,17 @@ def test_a_url_needs_a_file_of_faults_and_consent(
     [
         [GRAPH],
         [GRAPH, "--count", "3", "--faults", "kill:decode,scale", "--exact", "--stall-s", "9"],
-        [GRAPH, "--minutes", "2", "--streams", "7", "--set", "a=1", "--set", "b={c}", "--json"],
+        [GRAPH, "--minutes", "2", "--concurrency", "7", "--set", "a=1", "--set", "b={c}", "--json"],
         [GRAPH, "--engine", "mocker", "--report", "a b.html"],
         ["https://host/v1", "--model", "m", "--faults", "f.yaml"],
     ],
 )
 def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[str]) -> None:
     parser = command_parser("drill")
-    given = parser.parse_args([*arguments, "--seed", "5"])
-    verb, *again = drill._again(given)
+    parsed = parser.parse_args([*arguments, "--seed", "5"])
+    verb, *again = drill._again(parsed)
     assert verb == "drill"
-    assert parser.parse_args(again) == given
+    assert parser.parse_args(again) == parsed
 
 
 def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:

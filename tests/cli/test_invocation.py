@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock import command_text
-from penstock.command_text import as_invoked, command, invocation, set_invocation
-from penstock.fitted import fitted
+from penstock.text import commands
+from penstock.text.commands import as_invoked, command, invocation, set_invocation
+from penstock.text.terminal import fitted
 from tests.support.command_line import ROOT, penstock
 
 
@@ -18,14 +18,14 @@ from tests.support.command_line import ROOT, penstock
 def restored() -> Iterator[None]:
     before = invocation()
     yield
-    command_text._Invocation.words = before
+    commands._Invocation.words = before
 
 
 URL = "https://ci:TOKEN@host/simple"
 
 
 @pytest.mark.parametrize(
-    ("parent", "own", "words"),
+    ("parent", "command_line", "words"),
     [
         (["uv", "run", "penstock", "up", "g"], ["/v/bin/penstock", "up", "g"], "uv run penstock"),
         (["/b/uvx", "penstock", "ls"], ["/cache/bin/penstock", "ls"], "uvx penstock"),
@@ -36,9 +36,9 @@ URL = "https://ci:TOKEN@host/simple"
     ],
 )  # fmt: skip
 def test_the_words_are_those_of_the_users_command_line(
-    parent: list[str], own: list[str], words: str
+    parent: list[str], command_line: list[str], words: str
 ) -> None:
-    set_invocation(parent, own)
+    set_invocation(parent, command_line)
     assert invocation() == words
     assert as_invoked(f"Run {command('up', 'g.yaml')}.") == f"Run `{words} up g.yaml`."
     assert fitted("See `penstock ls`.") == [f"See `{words} ls`."]
@@ -99,8 +99,8 @@ def test_a_penstock_on_the_path_is_not_named_by_its_path(
 
 def test_next_steps_start_with_the_same_words(tmp_path: Path) -> None:
     set_invocation(["uv", "run", "penstock"], ["penstock"])
-    made = penstock("init", "g.yaml", "--example", "quickstart", folder=tmp_path)
-    assert "next steps:\n  uv run penstock check g.yaml\n  uv run penstock up" in made.stdout
+    done = penstock("init", "g.yaml", "--example", "quickstart", folder=tmp_path)
+    assert "next steps:\n  uv run penstock check g.yaml\n  uv run penstock up" in done.stdout
 
 
 @pytest.mark.program

@@ -24,8 +24,8 @@ COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text()
 
 
 def error_classes() -> list[type[PenstockError]]:
-    found = [e for e in vars(errors).values() if isinstance(e, type)]
-    return [e for e in found if issubclass(e, PenstockError) and e is not PenstockError]
+    classes = [e for e in vars(errors).values() if isinstance(e, type)]
+    return [e for e in classes if issubclass(e, PenstockError) and e is not PenstockError]
 
 
 def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
@@ -36,7 +36,7 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
     for verb, text in cli.COMMANDS.items():
-        assert f"{verb:<10} {text}" in done.stdout
+        assert f"  {verb:<9}  {text}\n" in done.stdout
 
 
 NO_GRAPH = (
@@ -44,11 +44,8 @@ NO_GRAPH = (
     *(
         "ls",
         "init",
-        "schema",
-        "env",
-        "completion",
+        "tools",
         "capture",
-        "tiny-model",
         "gateway",
         "rollback",
         "history",
@@ -86,8 +83,8 @@ def test_an_unexpected_error_is_one_line_and_a_file_with_details(
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("penstock.cli.schema.run", broken)
-    assert cli.main(["schema"]) == cli.UNEXPECTED
+    monkeypatch.setattr("penstock.cli.tools_schema.run", broken)
+    assert cli.main(["tools", "schema"]) == cli.UNEXPECTED
     message = capsys.readouterr().err
     assert "RuntimeError: a bug" in message
     log = Path(message.rsplit("Details: ", 1)[1].strip())
@@ -96,9 +93,9 @@ def test_an_unexpected_error_is_one_line_and_a_file_with_details(
 
 
 def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
-    shown = penstock("render", str(QUICKSTART))
-    assert shown.returncode == 0
-    kinds = [d["kind"] for d in yaml.safe_load_all(shown.stdout)]
+    done = penstock("render", str(QUICKSTART))
+    assert done.returncode == 0
+    kinds = [d["kind"] for d in yaml.safe_load_all(done.stdout)]
     assert kinds == [
         "ConfigMap",
         "ConfigMap",
@@ -107,12 +104,16 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     ]
     target = tmp_path / "out.yaml"
     assert penstock("render", str(QUICKSTART), "-o", str(target)).stdout == ""
-    assert target.read_text() == shown.stdout
+    assert target.read_text() == done.stdout
 
 
 @pytest.mark.parametrize(
     "command",
-    [("render", str(QUICKSTART)), ("schema",), ("gateway", "render", "k8s/gateway/gateway.yaml")],
+    [
+        ("render", str(QUICKSTART)),
+        ("tools", "schema"),
+        ("gateway", "render", "k8s/gateway/gateway.yaml"),
+    ],
 )
 def test_only_a_generated_file_is_overwritten_without_force(
     command: tuple[str, ...], tmp_path: Path
@@ -145,17 +146,17 @@ def test_render_does_not_replace_its_own_graph(tmp_path: Path) -> None:
 
 
 def test_render_applies_set(tmp_path: Path) -> None:
-    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
-    documents = yaml.safe_load_all(shown.stdout)
+    done = penstock("render", str(QUICKSTART), "--set", "decode.replicas=7")
+    documents = yaml.safe_load_all(done.stdout)
     (graph,) = (d for d in documents if d["kind"] == "DynamoGraphDeployment")
     counts = {c["name"]: c["replicas"] for c in graph["spec"]["components"]}
     assert counts == {"frontend": 1, "prefill": 2, "decode": 7}
 
 
 def test_an_invalid_set_is_reported_at_its_place() -> None:
-    shown = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
-    assert shown.returncode == errors.GraphError.exit_code
-    assert "--set decode.replicas" in shown.stderr
+    done = penstock("render", str(QUICKSTART), "--set", "decode.replicas=-7")
+    assert done.returncode == errors.GraphError.exit_code
+    assert "--set decode.replicas" in done.stderr
 
 
 def test_a_chart_error_points_into_the_graph(tmp_path: Path) -> None:
@@ -163,36 +164,36 @@ def test_a_chart_error_points_into_the_graph(tmp_path: Path) -> None:
     text = QUICKSTART.read_text().replace("kind: mocker", "kind: vllm")
     config = text[text.index("  config:") : text.index("prefill:")]
     graph.write_text(text.replace(config, "\n") + "\nkv_transfer:\n  backend: mpi\n")
-    shown = penstock("render", str(graph))
-    assert shown.returncode == errors.ChartError.exit_code
+    done = penstock("render", str(graph))
+    assert done.returncode == errors.ChartError.exit_code
     line = graph.read_text().splitlines().index("  backend: mpi") + 1
-    assert f"graph.yaml:{line} kv_transfer.backend" in shown.stderr
+    assert f"graph.yaml:{line} kv_transfer.backend" in done.stderr
 
 
 def test_explain_prints_one_component() -> None:
-    shown = penstock("explain", str(QUICKSTART), "decode")
-    assert shown.returncode == 0
+    done = penstock("explain", str(QUICKSTART), "decode")
+    assert done.returncode == 0
     for text in ("dynamo.mocker", "--disaggregation-mode", "File /etc/penstock/engine.json:"):
-        assert text in shown.stdout
-    assert "Name:          prefill" not in shown.stdout
+        assert text in done.stdout
+    assert "Name:          prefill" not in done.stdout
 
 
 def test_explain_prints_json() -> None:
-    shown = penstock("explain", str(QUICKSTART), "--json")
-    components = json.loads(shown.stdout)
+    done = penstock("explain", str(QUICKSTART), "--json")
+    components = json.loads(done.stdout)
     assert [c["name"] for c in components] == ["frontend", "prefill", "decode"]
     assert components[1]["launches"][0]["argv"][:3] == ["python3", "-m", "dynamo.mocker"]
 
 
 def test_explain_suggests_a_component_with_a_similar_name() -> None:
-    shown = penstock("explain", str(QUICKSTART), "decod")
-    assert shown.returncode == errors.ManifestError.exit_code
-    assert "Did you mean `decode`?" in shown.stderr
+    done = penstock("explain", str(QUICKSTART), "decod")
+    assert done.returncode == errors.ManifestError.exit_code
+    assert "Did you mean `decode`?" in done.stderr
 
 
 @pytest.mark.slow
 def test_the_schema_accepts_every_graph() -> None:
-    schema = json.loads(penstock("schema").stdout)
+    schema = json.loads(penstock("tools", "schema").stdout)
     for path in sorted((ROOT / "dynamo_graphs").glob("*.yaml")):
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
@@ -242,7 +243,7 @@ def test_a_graph_that_is_not_up_is_an_error(tmp_path: Path, verb: str) -> None:
 
 
 def test_an_unknown_environment_suggests_a_similar_name() -> None:
-    done = penstock("env", "install", "envy")
+    done = penstock("tools", "env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
     assert "Did you mean envoy?" in done.stderr
 
@@ -282,26 +283,26 @@ def test_a_pool_given_twice_to_scale_is_an_error(tmp_path: Path) -> None:
 
 def test_render_prints_the_images_to_copy() -> None:
     graph = str(ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml")
-    shown = penstock("render", graph, "--set", "platform=plain", "--images")
-    assert shown.stdout.splitlines() == [
+    done = penstock("render", graph, "--set", "platform=plain", "--images")
+    assert done.stdout.splitlines() == [
         "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1",
         "quay.io/coreos/etcd:v3.5.21",
     ]
 
 
 def test_env_alone_lists_the_environments() -> None:
-    shown, listed = penstock("env"), penstock("env", "list")
-    assert (shown.returncode, shown.stdout) == (0, listed.stdout)
-    assert "llamacpp" in shown.stdout
+    alone, listed = penstock("tools", "env"), penstock("tools", "env", "list")
+    assert (alone.returncode, alone.stdout) == (0, listed.stdout)
+    assert "llamacpp" in alone.stdout
 
 
 def test_several_environments_are_named_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-    done = penstock("env", "remove", "sim", "page")
+    done = penstock("tools", "env", "remove", "sim", "page")
     assert done.stdout.splitlines() == ["sim was not installed", "page was not installed"]
-    done = penstock("env", "remove", "sim", "pge")
+    done = penstock("tools", "env", "remove", "sim", "pge")
     assert (done.returncode, done.stdout) == (8, "")  # nothing is removed if a name is wrong
 
 
@@ -310,3 +311,51 @@ def test_a_misspelled_file_is_suggested(verb: str) -> None:
     done = penstock(verb, str(ROOT / "dynamo_graphs" / "quickstar.yaml"))
     assert done.returncode == 11
     assert f"Did you mean {ROOT / 'dynamo_graphs' / 'quickstart.yaml'}?" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tune g.yaml --workload document", "plan --router"),
+        ("page g.yaml", "top --web"),
+        ("schema", "tools schema"),
+        ("completion bash", "tools completion"),
+        ("env list", "tools env"),
+        ("tiny-model -", "tools tiny-model"),
+        ("bench URL --method openrouter", "bench public --method"),
+    ],
+)
+def test_the_old_name_of_a_command_is_accepted_with_a_warning(old: str, new: str) -> None:
+    """With `--help` nothing else is printed to stderr, and the help is that of the new command."""
+    done = penstock(*old.split(), "--help")
+    warning = f" is now {new}; the old name is accepted for one release\n"
+    assert done.stderr.endswith(warning)
+    assert done.stderr.count("\n") == 1
+    current = penstock(*new.removesuffix(" --method").split(), "--help").stdout
+    assert (done.returncode, done.stdout) == (0, current)
+
+
+def test_the_graph_of_the_router_stands_anywhere(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none.yaml")
+    for words in (["--router", missing, "--workload", "document"],
+                  ["--workload", "document", "-q", f"--router={missing}"]):  # fmt: skip
+        done = penstock("plan", *words)
+        assert done.returncode == errors.InputError.exit_code
+        assert "none.yaml" in done.stderr
+
+
+def test_an_option_of_the_terminal_or_of_the_page_excludes_the_other() -> None:
+    for words, message in {
+        ("--web", "--once"): "--once cannot be combined with --web",
+        ("--port", "0"): "--port needs --web",
+        ("--web", "--url", "http://x/v1"): "--url needs --cluster",
+    }.items():
+        done = penstock("top", str(QUICKSTART), *words)
+        assert (done.returncode, message in done.stderr) == (2, True)
+
+
+def test_tools_alone_lists_the_tools() -> None:
+    done = penstock("tools")
+    assert done.returncode == 0
+    for name, purpose in cli.SUBCOMMANDS.items():
+        assert purpose in done.stdout or not name.startswith("tools ")

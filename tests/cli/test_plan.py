@@ -110,12 +110,12 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     path = tmp_path / "plan.html"
     words = [*asked, "--gpus", "2", *LOOSE, "--gpu-hour-price", "3", "--report", str(path)]
     assert main([*words, "--json"]) == 0
-    found = read_output("plan", capsys.readouterr().out)
+    document = read_output("plan", capsys.readouterr().out)
     text = path.read_text("utf-8")
     page, charts = html.unescape(page_of(text)), charts_of(text)
-    assert f"<span>Recommended: {found['recommended']}. " in page
+    assert f"<span>Recommended: {document['recommended']}: " in page
     assert "SLO: TTFT ≤ 1000 ms, ITL ≤ 30 ms for 95% of requests" in page
-    for line in found["headroom"]:
+    for line in document["headroom"]:
         assert line in page
     heads = [
         f"<h2>{head}</h2>"
@@ -131,7 +131,7 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     assert {*kinds, "Pareto front"} <= set(names_of(pareto))
     assert kinds <= set(names_of(cost))
     assert cost["layout"]["yaxis"]["title"]["text"] == "cost per million tokens"
-    assert set(found["sensitivity"]) <= set(sensitivity["layout"]["yaxis"]["ticktext"])
+    assert set(document["sensitivity"]) <= set(sensitivity["layout"]["yaxis"]["ticktext"])
     assert re.search("<td>(step|replicas)</td>", page)  # what a neighbor differs in
     best = page.partition("<h2>Best graphs</h2>")[2].partition("<h2>")[0]
     counts = re.findall("<tr><td[^>]*>[^<]*</td><td>([0-9,]+)</td>", best)
@@ -354,8 +354,8 @@ def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
         words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
         words += ["--replays", "15"]
         assert main([*words, "--json"]) == 0
-        found = read_output("plan", capsys.readouterr().out)
-        rates.append(found["graphs"][0]["figures"]["request_rate"]["median"])
+        document = read_output("plan", capsys.readouterr().out)
+        rates.append(document["graphs"][0]["figures"]["request_rate"]["median"])
     assert rates[0] == pytest.approx(rates[1], rel=0.1)
     assert rates[0] > 10
 

@@ -11,7 +11,7 @@ import yaml
 from penstock.cli.main import main
 from penstock.errors import GraphError, InputError
 from penstock.graph.edit import edit_replicas, write_text
-from penstock.graph.shipped_graphs import shipped_graph
+from penstock.graph.text_file import shipped_graph
 from penstock.local import control
 from penstock.local.state import StateDir
 from tests.local.builders import running

@@ -54,7 +54,7 @@ def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFi
     assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
     output = capsys.readouterr().out
     assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
-    assert re.search(r"^gpt-oss-120b-b200-disagg +8 .* 100\.0% ", output, re.MULTILINE)
+    assert re.search(r"^gpt-oss-120b-b200-disagg +✓ met +8 .* 100\.0% ", output, re.MULTILINE)
     assert "4×1 prefill + 1×4 decode on b200, router kv" in output
     assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in output
     assert "range over 3 seeds" in output
@@ -76,8 +76,8 @@ def test_a_router_mode_that_the_replay_does_not_have_is_refused(
     assert where in capsys.readouterr().err
     # One worker: every mode selects it.
     assert main([*argv, "--seeds", "1", "--set", "worker.replicas=1"]) == 17  # ranks of two GPUs
-    one = [*argv, "--seeds", "1", "--set", "worker.replicas=1"]
-    assert main([*one, "--set", "engine.config.enable_attention_dp=false"]) == 0
+    words = [*argv, "--seeds", "1", "--set", "worker.replicas=1"]
+    assert main([*words, "--set", "engine.config.enable_attention_dp=false"]) == 0
 
 
 @pytest.mark.needs("sim")
@@ -101,7 +101,7 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
         "Running and waiting requests",
         "KV cache in use",
     ]
-    assert f"SLO met: {figures['goodput']['median']:.1%} of requests" in text
+    assert f": {figures['goodput']['median']:.1%} of requests within" in text
     assert not re.search("(src|href)=", page_of(text))
     assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
     assert "there is no folder" in capsys.readouterr().err
@@ -120,10 +120,10 @@ def test_the_highest_scale_at_which_a_graph_meets_the_slo(
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
     assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
     output = read_output("simulate", capsys.readouterr().out)
-    (graph,), (found,) = output["graphs"], output["sustained"]
+    (graph,), (sustained,) = output["graphs"], output["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["scale"]
-    assert found["highest_scale"] == held < found["lowest_failing_scale"]
+    assert sustained["highest_scale"] == held < sustained["lowest_failing_scale"]
     over = ["--scale", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
     assert main([*argv[:-1], *over]) == 0
     (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
@@ -199,7 +199,7 @@ RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 1
 
 
 @pytest.mark.needs("sim")
-@pytest.mark.nightly  # tests/simulate/test_planner.py has the planner's decisions
+@pytest.mark.nightly  # tests/simulate/test_scaling.py has the planner's decisions
 def test_the_planner_scales_and_is_compared_with_fixed_pools(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,8 +300,8 @@ def test_bad_input(
     workload: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = [] if "--workload" in arguments else ["--workload", workload]
-    assert main(["simulate", *arguments, *given]) == code
+    extra = [] if "--workload" in arguments else ["--workload", workload]
+    assert main(["simulate", *arguments, *extra]) == code
     assert words in capsys.readouterr().err
 
 
@@ -325,9 +325,9 @@ def test_bad_input(
 def test_bad_arguments(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--workload", "short-chat"] if arguments else []
+    extra = ["--workload", "short-chat"] if arguments else []
     with pytest.raises(SystemExit) as caught:
-        main(["simulate", DISAGG, *given, *arguments])
+        main(["simulate", DISAGG, *extra, *arguments])
     assert caught.value.code == 2
     assert words in capsys.readouterr().err
 
@@ -348,5 +348,5 @@ def test_without_the_environment_it_says_what_to_install(
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     assert main(["simulate", DISAGG, "--workload", workload]) == 8
     output = capsys.readouterr().err.strip()
-    assert output.endswith("Fix: Run `penstock env install sim` (1.2 GB, once).")
+    assert output.endswith("Fix: Run `penstock tools env install sim` (1.2 GB, once).")
     assert "\n" not in output

@@ -38,7 +38,7 @@ def test_without_the_environment_one_line_names_the_command(
     argv = ["up", DISAGG, "--engine", "mocker", "--timing", "model"]
     assert main(argv) == MissingToolError.exit_code
     message = capsys.readouterr().err.strip()
-    assert "penstock env install sim" in message
+    assert "penstock tools env install sim" in message
     assert len(message.splitlines()) == 1
 
 

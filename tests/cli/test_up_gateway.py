@@ -33,9 +33,7 @@ def test_without_envoy_the_error_names_the_command(
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path)]
     assert main(argv) == MissingToolError.exit_code
     message = capsys.readouterr().err
-    assert (
-        "the envoy environment is not installed. Fix: Run `penstock env install envoy`" in message
-    )
+    assert "environment is not installed. Fix: Run `penstock tools env install envoy`" in message
     assert not (tmp_path / "state").exists()
 
 
@@ -98,9 +96,9 @@ def test_each_mistake_in_the_keys_is_reported_with_its_line(
 ) -> None:
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path, text, mode)]
     assert main(argv) == InputError.exit_code
-    shown = capsys.readouterr().err
-    assert expected in shown
-    assert KEY not in shown
+    errors = capsys.readouterr().err
+    assert expected in errors
+    assert KEY not in errors
     assert not (tmp_path / "state").exists()
 
 

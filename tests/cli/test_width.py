@@ -7,18 +7,20 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 from rich.console import Console
 
-from penstock.cli.main import COMMANDS, main
-from penstock.drill.report import print_result
+from penstock.cli.main import COMMANDS, SUBCOMMANDS, main
+from penstock.drill.report import report_of
 from penstock.local.load import GraphLoad, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.status_table import overview
+from penstock.reports.text import print_report
 from penstock.serving.frontend_metrics import FrontendMetrics
 from penstock.verify.report import print_results
 from penstock.verify.result import failed
 from penstock.verify.run_probes import ProbeRun
-from tests.drill.test_report import CUT, REPEAT, result
+from tests.drill.test_report import CUT, TITLE, result
 from tests.local.builders import running
 from tests.support.command_line import ROOT, penstock
 
@@ -34,14 +36,14 @@ def too_wide(text: str) -> list[str]:
     return [line for line in text.splitlines() if len(line) > NARROW]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *SUBCOMMANDS])
 def test_the_help_fits(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(NARROW))
     assert too_wide(penstock(*command.split(), "--help").stdout) == []
 
 
 def test_the_environments_fit_and_wide_prints_one_in_each_line() -> None:
-    narrow, wide = penstock("env", "list").stdout, penstock("env", "list", "--wide").stdout
+    narrow, wide = penstock("tools", "env").stdout, penstock("tools", "env", "--wide").stdout
     assert too_wide(narrow) == []
     assert len(wide.splitlines()) < len(narrow.splitlines())
     assert narrow.split() == wide.split()
@@ -63,7 +65,7 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
     detail = "prefill: 1 workers, expected 2; decode: 0 workers, expected 1 [x]"
     outcome = failed(detail, "Read the log of a missing worker, or check its pool.")
     print_results([ProbeRun(name="topology", result=outcome, seconds=1.2, required=False)])
-    print_result(result(CUT), REPEAT)
+    print_report(report_of(TITLE, result(CUT)))
     text = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     words = " ".join(text.split())
     assert f"topology 1.2 s {detail} hint: Read the log" in words
@@ -73,13 +75,12 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_status_of_a_busy_graph_fits() -> None:
     replica = running().replicas[0]
-    busy = replica.model_copy(
-        update={
-            "name": "event-broker.10",
-            "state": ReplicaState.UNHEALTHY,
-            "pid": 4_194_304,
-            "restarts": 120,
-        }
+    busy = with_fields(
+        replica,
+        name="event-broker.10",
+        state=ReplicaState.UNHEALTHY,
+        pid=4_194_304,
+        restarts=120,
     )
     worker = WorkerLoad(running=1024, queued=20_000, request_rate=1234.5, kv_usage=1.0)
     total = FrontendMetrics(
@@ -88,7 +89,7 @@ def test_the_status_of_a_busy_graph_fits() -> None:
     load = GraphLoad(
         interval_s=120, interval=total, total=total, router_queue=9, workers={busy.name: worker}
     )
-    state = running().model_copy(update={"replicas": (busy,)})
+    state = with_fields(running(), replicas=(busy,))
     output = io.StringIO()
     Console(file=output, width=200).print(overview(state, load))
     assert "event-broker.10" in output.getvalue()

@@ -171,8 +171,8 @@ def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
         re.findall(r"^## ", text, re.MULTILINE)
     )
     for release in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
-        found = re.findall(r"^### (.+)$", release, re.MULTILINE)
-        assert found == [kind for kind in kinds if kind in found]
+        headings = re.findall(r"^### (.+)$", release, re.MULTILINE)
+        assert headings == [kind for kind in kinds if kind in headings]
     # A blank line would divide a list in two.
     assert re.findall(r"^(?:- |  ).*\n\n(- .*)$", text, re.MULTILINE) == []
 
@@ -193,7 +193,7 @@ def test_the_version_is_that_of_the_changelog() -> None:
 
 
 def test_every_term_of_the_glossary_is_used() -> None:
-    page = PAGES["docs/architecture.md"]
+    page = PAGES["docs/glossary.md"]
     glossary = page.partition("\n## Glossary\n")[2].partition("\n## ")[0]
     rules = (f"{rule.cause} {rule.effect} {rule.remedy}" for rule in RULES)
     texts = " ".join([*PAGES.values(), *rules]).replace(glossary, "")

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from penstock.live.text import columns_for
-from penstock.reports.page import report_html
+from penstock.reports.html import report_html
 from penstock.tracing.explain import Cause, explain
 from penstock.tracing.report import ON_MOCKERS, verdict
 from tests.docs.test_documents import module
-from tests.reports.constructed import REPORTS, Report
+from tests.reports.constructed import FROM, REPORTS, Report
 from tests.support.documents import PAGES, ROOT
 from tests.tracing.build import Trace, requests
 
@@ -48,7 +48,7 @@ def test_the_pictures_of_a_report_are_those_of_its_command(name: str) -> None:
 @pytest.mark.slow  # plan and simulate render a graph
 @pytest.mark.parametrize("name", SCREENSHOTS.REPORTS)
 def test_the_titles_in_the_pictures_are_those_of_today(name: str) -> None:
-    today = set(SCREENSHOTS.titles(report_html(constructed(name))))
+    today = set(SCREENSHOTS.titles(report_html(constructed(name), FROM)))
     assert set(SHOWN[name]["titles"]) - today == set(), "run `make screenshots`"
     assert "Provenance" in SHOWN[name]["titles"]
 
@@ -60,15 +60,15 @@ def test_the_pictures_are_small() -> None:
 
 
 def test_the_pictures_of_the_live_view_and_of_trace_are_shown_and_small() -> None:
-    pictures = {one.name: one.stat().st_size for one in LIVE.PICTURES.iterdir()}
+    pictures = {picture.name: picture.stat().st_size for picture in LIVE.PICTURES.iterdir()}
     pages = {"page-dark.webp", "page.webp", "top-160.svg", "top-80.svg", "trace.svg"}
     assert set(pictures) == pages
     for name, size in pictures.items():
         assert NEEDED_BYTES < size < (100_000 if name.endswith(".svg") else 200_000)
         page = PAGES["docs/tracing.md" if name == "trace.svg" else "docs/live.md"]
-        shown = re.search(rf"!\[(.+?)\]\(pictures/live/{name}\)", page, re.DOTALL)
-        assert shown, name
-        assert len(shown[1]) > 30, "the picture needs a text for those who do not see it"
+        picture = re.search(rf"!\[(.+?)\]\(pictures/live/{name}\)", page, re.DOTALL)
+        assert picture, name
+        assert len(picture[1]) > 30, "the picture needs a text for those who do not see it"
 
 
 def text_of(picture: str) -> str:
@@ -86,8 +86,8 @@ def test_the_pictures_of_top_have_the_columns_of_today_and_load_nothing(width: i
 
 
 def test_the_picture_of_trace_has_the_verdict_of_today_on_an_outlier() -> None:
-    given = {"prefill_ms": 52_370.0, "input": 90_000, "cached": 0, "mocker": True}
-    outlier = explain(requests(Trace("slow", **given)), "slow")
+    figures = {"prefill_ms": 52_370.0, "input": 90_000, "cached": 0, "mocker": True}
+    outlier = explain(requests(Trace("slow", **figures)), "slow")
     assert outlier.cause is Cause.LONG_PROMPT
     lines = [ON_MOCKERS, *(f"{label}: {text}" for label, text in verdict(outlier))]
     picture = without_figures(text_of("trace.svg"))
@@ -97,9 +97,9 @@ def test_the_picture_of_trace_has_the_verdict_of_today_on_an_outlier() -> None:
 
 def test_the_page_about_traces_has_the_figures_of_its_picture() -> None:
     text = text_of("trace.svg")
-    shown = re.search(r"!\[(.+?)\]\(pictures/live/trace.svg\)", PAGES["docs/tracing.md"])
-    assert shown
-    figures = re.findall(r"[\d,.]*\d(?: s)?", shown[1])
+    picture = re.search(r"!\[(.+?)\]\(pictures/live/trace.svg\)", PAGES["docs/tracing.md"])
+    assert picture
+    figures = re.findall(r"[\d,.]*\d(?: s)?", picture[1])
     assert figures
     assert [figure for figure in figures if figure not in text] == []
 
@@ -107,9 +107,9 @@ def test_the_page_about_traces_has_the_figures_of_its_picture() -> None:
 def test_the_page_about_bench_shows_the_report_of_a_run_on_mockers() -> None:
     assert "--engine mocker" in SHOWN["bench"]["command"]
     for page in ("docs/bench.md", "docs/reports.md"):
-        shown = re.search(r"!\[(.+?)\]\(pictures/reports/bench-1280.webp\)", PAGES[page])
-        assert shown, page
-        assert "no engine ran" in shown[1]
+        picture = re.search(r"!\[(.+?)\]\(pictures/reports/bench-1280.webp\)", PAGES[page])
+        assert picture, page
+        assert "no engine ran" in picture[1]
 
 
 @pytest.mark.needs("chromium", "poppler")
@@ -117,7 +117,7 @@ def test_the_page_about_bench_shows_the_report_of_a_run_on_mockers() -> None:
 @pytest.mark.xdist_group("chromium")
 def test_pictures_are_taken_of_a_report(tmp_path: Path) -> None:
     report = tmp_path / "verify.html"
-    report.write_text(report_html(constructed("verify")), "utf-8")
+    report.write_text(report_html(constructed("verify"), FROM), "utf-8")
     with SCREENSHOTS.browser() as page:
         SCREENSHOTS.take(page, report, tmp_path)
     for view in SCREENSHOTS.VIEWS:

@@ -107,9 +107,9 @@ def test_the_list_of_commands_that_are_not_run_is_a_page(site: Path) -> None:
 
 def test_no_python_code_and_no_source_of_a_picture_is_part_of_the_site(site: Path) -> None:
     names = [path.relative_to(site).as_posix() for path in site.rglob("*")]
-    own = [name for name in names if not name.startswith("files/")]
-    assert "pictures/reports/drill-1280.webp" in own
-    assert [name for name in own if re.search(r"__pycache__|\.(?:pyc?|dot)$", name)] == []
+    pages = [name for name in names if not name.startswith("files/")]
+    assert "pictures/reports/drill-1280.webp" in pages
+    assert [name for name in pages if re.search(r"__pycache__|\.(?:pyc?|dot)$", name)] == []
 
 
 def test_every_link_leads_to_a_page_and_a_section(pages: dict[Path, Page]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.cli import drill as cli
 from penstock.cluster.rights import needs_to_drill
-from penstock.drill import cluster_target
+from penstock.drill import cluster as cluster_drill
 from penstock.drill.run import Pace
 from penstock.errors import ClusterError, DrillError, UsageError
 from tests.support.emulated_cluster import endpoint as endpoints
@@ -26,7 +26,7 @@ from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.slow
 QUICK = Pace(warm_up_s=0.1, steady_s=0.1, recovery_s=LIMIT_S, retry_s=0.05, poll_s=0.02)
-LOAD = ("--yes", "--seed", "1", "--streams", "4")
+LOAD = ("--yes", "--seed", "1", "--concurrency", "4")
 START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 
 
@@ -34,8 +34,8 @@ START_S = 20 * QUICK.retry_s  # longer than the retries of a client
 def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(cli, "pace_of", lambda args: QUICK)
     monkeypatch.setattr(endpoints, "TOKEN_S", 0.0005)
-    monkeypatch.setattr(cluster_target, "POLL_S", 0.05)
-    monkeypatch.setattr(cluster_target, "EVICTION_RETRY_S", 0.3)
+    monkeypatch.setattr(cluster_drill, "POLL_S", 0.05)
+    monkeypatch.setattr(cluster_drill, "EVICTION_RETRY_S", 0.3)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in handlers.items():
@@ -47,32 +47,34 @@ def serving(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
     """The quickstart with two workers of each kind, on two nodes, with a serving frontend."""
-    with cluster(tmp_path, capsys, monkeypatch) as made:
-        install(made)
-        with endpoint(made.api.store, decode=1, prefill=1) as port:
-            made.api.forwarded[8000] = port
-            yield made
+    with cluster(tmp_path, capsys, monkeypatch) as emulated:
+        install(emulated)
+        with endpoint(emulated.api.store, decode=1, prefill=1) as port:
+            emulated.api.forwarded[8000] = port
+            yield emulated
 
 
-def install(made: Cluster) -> None:
-    Nodes(made.api.store, ("node-a", "node-b"))
-    made.install(decode={"replicas": 2})
-    made.operator.step_in_background()
+def install(emulated: Cluster) -> None:
+    Nodes(emulated.api.store, ("node-a", "node-b"))
+    emulated.install(decode={"replicas": 2})
+    emulated.operator.step_in_background()
 
 
-def drill(made: Cluster, *arguments: str) -> tuple[int, str]:
-    return made.run("drill", "--cluster", *LOAD, *arguments)
+def drill(emulated: Cluster, *arguments: str) -> tuple[int, str]:
+    return emulated.run("drill", "--cluster", *LOAD, *arguments)
 
 
-def report(made: Cluster, *arguments: str) -> dict[str, object]:
-    code, output = drill(made, "--json", *arguments)
+def report(emulated: Cluster, *arguments: str) -> dict[str, object]:
+    code, output = drill(emulated, "--json", *arguments)
     assert code == 0, output
     return dict(json.loads(output[output.index("{\n") : output.rindex("}") + 1]))
 
 
-def changes(made: Cluster) -> list[str]:
+def changes(emulated: Cluster) -> list[str]:
     """The requests that could have changed something, but for questions."""
-    writes = [r for r in made.api.requests if r.split()[0] in ("POST", "PUT", "PATCH", "DELETE")]
+    writes = [
+        r for r in emulated.api.requests if r.split()[0] in ("POST", "PUT", "PATCH", "DELETE")
+    ]
     return [r for r in writes if not r.endswith("accessreviews")]
 
 
@@ -147,10 +149,10 @@ def test_a_node_is_drained_and_uncordoned(serving: Cluster) -> None:
     assert evicted
 
 
-def spread(made: Cluster) -> str:
+def spread(emulated: Cluster) -> str:
     """Put the single frontend on node-a, and one pod of each pool on each node; the node without
     the frontend."""
-    store = made.api.store
+    store = emulated.api.store
     counts: dict[str, int] = {}
     with store.lock:
         for key, pod in list(store.objects.items()):
@@ -175,7 +177,7 @@ def test_a_node_that_was_cordoned_before_stays_cordoned(serving: Cluster) -> Non
 
 def test_uncordoning_is_tried_again(serving: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the API server is unavailable; at the end, the error says what to do."""
-    monkeypatch.setattr(cluster_target, "UNCORDON_WAIT_S", 0.01)
+    monkeypatch.setattr(cluster_drill, "UNCORDON_WAIT_S", 0.01)
     node = spread(serving)
     requests = 0  # about the node: read, cordon, uncordon
     refused = range(3, 5)
@@ -298,18 +300,18 @@ def test_exec_that_is_not_possible_is_explained(serving: Cluster) -> None:
 def test_rights_are_checked_before_anything_is_touched(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as made:
-        install(made)
-        with endpoint(made.api.store, decode=1) as port:
-            made.api.forwarded[8000] = port
-            ci = as_role(made, "default", "ci", role_file("ci")["rules"])
-            made.api.requests.clear()
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
+        install(emulated)
+        with endpoint(emulated.api.store, decode=1) as port:
+            emulated.api.forwarded[8000] = port
+            ci = as_role(emulated, "default", "ci", role_file("ci")["rules"])
+            emulated.api.requests.clear()
             code, output = ci.run("drill", "--cluster", *LOAD)
             assert code == ClusterError.exit_code
             rights = "pods (delete), pods/eviction (create), pods/exec (create, get), "
             assert f"{rights}pods/portforward (create, get). Nothing was changed" in output
-            assert changes(made) == []
-            operator = as_role(made, "default", "operator", role_file("operator")["rules"])
+            assert changes(emulated) == []
+            operator = as_role(emulated, "default", "operator", role_file("operator")["rules"])
             code, output = operator.run("drill", "--cluster", *LOAD, "--faults", "drain")
             assert code == ClusterError.exit_code
             assert "in the whole cluster: nodes (get, patch)" in output
@@ -324,11 +326,11 @@ def test_rights_are_checked_before_anything_is_touched(
                 "3",
             )
             assert code == 0, output
-            assert made.api.access.denied == []
+            assert emulated.api.access.denied == []
 
 
 def test_the_needs_are_those_of_the_chosen_faults() -> None:
-    found = {str(need.right) for need in needs_to_drill((), ["evict"], forwards=False)}
-    assert "create pods/eviction" in found
-    assert not {"delete pods", "get pods/exec", "get pods/portforward"} & found
-    assert NAME not in found
+    needed = {str(need.right) for need in needs_to_drill((), ["evict"], forwards=False)}
+    assert "create pods/eviction" in needed
+    assert not {"delete pods", "get pods/exec", "get pods/portforward"} & needed
+    assert NAME not in needed

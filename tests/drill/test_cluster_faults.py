@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.cluster.pods import Pod
-from penstock.drill.cluster_faults import (
-    KINDS,
-    ClusterChoice,
-    candidates,
-    choose,
-    fault_on,
-)
+from penstock.drill.cluster import KINDS, ClusterChoice, candidates, choose, fault_on
 from penstock.drill.evaluate import FaultRecord, evaluate
 from penstock.drill.faults import Rotation
 from penstock.drill.traffic import Ending, StreamResult
@@ -46,9 +40,9 @@ def test_drain_is_only_injected_if_it_is_named() -> None:
 
 
 def test_a_component_keeps_a_ready_pod() -> None:
-    found = candidates(choose("delete,drain"), PODS, COMPONENTS, may_remove_last=False)
-    assert found.possible == (("delete", "decode"), ("drain", "b"))
-    assert found.skipped == (
+    possible = candidates(choose("delete,drain"), PODS, COMPONENTS, may_remove_last=False)
+    assert possible.possible == (("delete", "decode"), ("drain", "b"))
+    assert possible.skipped == (
         "skipped delete:frontend: frontend has 1 ready pod(s)",
         "skipped drain:a: all ready pods of frontend are on it",
     )
@@ -60,8 +54,8 @@ def test_a_component_keeps_a_ready_pod() -> None:
 
 
 def test_a_fault_knows_whether_another_pod_could_serve() -> None:
-    one = fault_on("delete", [PODS[1]], PODS)
-    assert (one.target, one.role, one.has_survivor) == ("decode.decode-0", Role.DECODE, True)
+    fault = fault_on("delete", [PODS[1]], PODS)
+    assert (fault.target, fault.role, fault.has_survivor) == ("decode.decode-0", Role.DECODE, True)
     node = fault_on("drain", PODS[:2], PODS)
     assert (node.target, node.role, node.has_survivor) == ("node.a", Role.FRONTEND, False)
     assert fault_on("drain", [PODS[2]], PODS).role is None

@@ -22,7 +22,7 @@ STALL_S = 5.0
 
 def request(number: int, **more: object) -> StreamResult:
     """Request ``number`` starts at second ``number`` and takes two seconds."""
-    made = StreamResult(
+    sent = StreamResult(
         number=number,
         error="",
         started_s=float(number),
@@ -32,12 +32,12 @@ def request(number: int, **more: object) -> StreamResult:
         gap_ended_s=number + 1.0,
         text=f"text {number}",
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(sent, **more)  # type: ignore[arg-type]
 
 
 def fault(**more: object) -> FaultRecord:
     """A decode worker is killed at second 10 and is back at second 13."""
-    made = FaultRecord(
+    record = FaultRecord(
         number=1,
         kind="kill",
         target="decode.0",
@@ -47,7 +47,7 @@ def fault(**more: object) -> FaultRecord:
         recovered_s=13.0,
         has_survivor=True,
     )
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(record, **more)  # type: ignore[arg-type]
 
 
 HISTORY = [request(number) for number in range(30)]
@@ -64,20 +64,20 @@ PLANTED = {
 
 
 def test_a_history_without_failures_passes() -> None:
-    found = evaluate(HISTORY, [fault()], stall_s=STALL_S, expected=EXPECTED)
-    assert (found.passes, found.failures, found.requests) == (True, (), 30)
+    evaluation = evaluate(HISTORY, [fault()], stall_s=STALL_S, expected=EXPECTED)
+    assert (evaluation.passes, evaluation.failures, evaluation.requests) == (True, (), 30)
 
 
 @pytest.mark.parametrize("type_", list(FailureType))
 def test_a_planted_failure_is_reported_as_exactly_that(type_: FailureType) -> None:
     history = [*HISTORY[:9], PLANTED[type_], *HISTORY[10:]]
     suspended = fault(stalls=True)
-    found = evaluate(history, [suspended], stall_s=STALL_S, expected=EXPECTED)
-    (failure,) = found.failures
+    evaluation = evaluate(history, [suspended], stall_s=STALL_S, expected=EXPECTED)
+    (failure,) = evaluation.failures
     assert (failure.type, failure.request, failure.fault) == (type_, PLANTED[type_], suspended)
-    (row,) = found.rows
+    (row,) = evaluation.rows
     assert row.failed == {type_: 1}
-    assert found.passes == (type_ is FailureType.STALLED)  # until the process is known to hang
+    assert evaluation.passes == (type_ is FailureType.STALLED)  # until the process is known to hang
 
 
 def test_a_request_refused_without_a_response_is_lost() -> None:
@@ -130,10 +130,10 @@ def test_only_the_streams_of_a_frontend_or_envoy_that_dies_are_permitted_failure
     target: dict[str, object], frontend_port: int, client_port: int, unavoidable: bool
 ) -> None:
     stream = cut(9, frontend_port=frontend_port, client_port=client_port)
-    found = evaluate([stream], [fault(**target)], stall_s=STALL_S)
-    assert found.failures[0].is_unavoidable is unavoidable
-    assert found.passes is unavoidable
-    assert found.rows[0].unavoidable == unavoidable
+    evaluation = evaluate([stream], [fault(**target)], stall_s=STALL_S)
+    assert evaluation.failures[0].is_unavoidable is unavoidable
+    assert evaluation.passes is unavoidable
+    assert evaluation.rows[0].unavoidable == unavoidable
 
 
 def test_without_another_frontend_all_open_streams_are_permitted_failures() -> None:
@@ -168,9 +168,9 @@ def test_a_lost_stream_of_a_worker_with_a_survivor_is_avoidable() -> None:
 
 def test_a_failure_belongs_to_the_last_fault_that_had_begun() -> None:
     faults = [fault(), fault(number=2, kind="stop", started_s=20.0, ended_s=25.0, recovered_s=30.0)]
-    found = evaluate([cut(21)], faults, stall_s=STALL_S)
-    assert found.failures[0].fault == faults[1]
-    assert [(row.kind, row.failed) for row in found.rows] == [
+    evaluation = evaluate([cut(21)], faults, stall_s=STALL_S)
+    assert evaluation.failures[0].fault == faults[1]
+    assert [(row.kind, row.failed) for row in evaluation.rows] == [
         ("kill", {}),
         ("stop", {FailureType.TRUNCATED: 1}),
     ]
@@ -200,14 +200,16 @@ def test_each_fault_may_cause_the_permitted_failures() -> None:
     history = [request(n, ending=Ending.REJECTED, error="HTTP 503") for n in (9, 10, 11, 21)]
     faults = [fault(), fault(number=2, started_s=20.0, ended_s=20.0, recovered_s=21.0)]
     for limit, above in ((0, ("kill",)), (2, ("kill",)), (3, ())):
-        found = evaluate(history, faults, stall_s=STALL_S, permitted={"kill": limit, "term": 9})
-        assert (found.above_limit, found.passes) == (above, not above)
+        evaluation = evaluate(
+            history, faults, stall_s=STALL_S, permitted={"kill": limit, "term": 9}
+        )
+        assert (evaluation.above_limit, evaluation.passes) == (above, not above)
 
 
 def test_a_failure_before_any_fault_is_never_permitted() -> None:
     early = request(1, ending=Ending.REJECTED, error="HTTP 503")
-    found = evaluate([early], [fault()], stall_s=STALL_S, permitted={"kill": 9})
-    assert found.above_limit == ("",)
+    evaluation = evaluate([early], [fault()], stall_s=STALL_S, permitted={"kill": 9})
+    assert evaluation.above_limit == ("",)
 
 
 @pytest.mark.parametrize(("second", "unavoidable"), [(10, True), (12, True), (14, False)])
@@ -280,18 +282,18 @@ def times(*seconds: float) -> list[StreamResult]:
     ],
 )
 def test_the_recovery_is_what_clients_see(completed: tuple[float, ...], recovery_s: float) -> None:
-    (found,) = with_pauses([fault()], times(*completed))
-    assert found.recovery_s == pytest.approx(recovery_s)
-    (row,) = evaluate(times(*completed), [found], stall_s=STALL_S).rows
-    assert row.recovery_s == [found.recovery_s]
+    (record,) = with_pauses([fault()], times(*completed))
+    assert record.recovery_s == pytest.approx(recovery_s)
+    (row,) = evaluate(times(*completed), [record], stall_s=STALL_S).rows
+    assert row.recovery_s == [record.recovery_s]
 
 
 def test_a_pause_ends_for_a_fault_at_the_next_one() -> None:
     second = fault(number=2, started_s=14.0, recovered_s=15.0)
-    found = with_pauses([fault(), second], times(8.0, 8.5, 9.5, 18.0))
-    assert [one.recovery_s for one in found] == [4.0, 4.0]
+    records = with_pauses([fault(), second], times(8.0, 8.5, 9.5, 18.0))
+    assert [record.recovery_s for record in records] == [4.0, 4.0]
 
 
 def test_a_fault_without_recovery_has_no_time() -> None:
-    (found,) = with_pauses([fault(recovered_s=None)], times(8.0, 8.5, 9.5, 14.6))
-    assert found.recovery_s is None
+    (record,) = with_pauses([fault(recovered_s=None)], times(8.0, 8.5, 9.5, 14.6))
+    assert record.recovery_s is None

@@ -6,9 +6,10 @@ from collections import Counter
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, is_settled
-from penstock.drill.inject import KINDS, choose, defaults
+from penstock.drill.inject import KINDS, choose
 from penstock.errors import UsageError
 from penstock.graph.choices import FaultKind
 from penstock.local.reconcile import ReplicaState
@@ -27,12 +28,10 @@ PROGRAMS = {
 
 def replica(program: str, index: int, state: ReplicaState = ReplicaState.READY) -> ReplicaStatus:
     role, _ = PROGRAMS[program]
-    made = running().replicas[0]
+    sample = running().replicas[0]
     name = f"{program}.{index}"
     pid = 1000 + 10 * list(PROGRAMS).index(program) + index
-    return made.model_copy(
-        update={"name": name, "program": program, "role": role, "state": state, "pid": pid}
-    )
+    return with_fields(sample, name=name, program=program, role=role, state=state, pid=pid)
 
 
 def state(envoy: bool = True, **more: object) -> LocalState:
@@ -42,9 +41,7 @@ def state(envoy: bool = True, **more: object) -> LocalState:
         for index in range(count)
     )
     desired = {"frontend": 2, "prefill": 1, "decode": 2}
-    return running().model_copy(
-        update={"replicas": replicas, "desired_replicas": desired, "envoy": envoy, **more}
-    )
+    return with_fields(running(), replicas=replicas, desired_replicas=desired, envoy=envoy, **more)
 
 
 EVERY = tuple(Choice(kind=kind) for kind in KINDS.values())
@@ -110,10 +107,6 @@ def test_an_unknown_choice_is_an_error(text: str, message: str) -> None:
         choose(text)
 
 
-def test_the_clock_is_not_set_by_default() -> None:
-    assert {choice.kind.name for choice in defaults()} == set(KINDS) - {"clock-step"}
-
-
 def test_discovery_is_removed_only_where_it_is_a_folder() -> None:
     etcd = EtcdDiscoveryState(endpoint="http://127.0.0.1:2379", namespace="n")
     schedule = Schedule(choose("remove-discovery,suspend-all"), 1)
@@ -154,9 +147,9 @@ def test_nothing_survives_without_the_process_that_runs_the_graph() -> None:
 def test_a_graph_is_settled_when_exactly_the_desired_replicas_are_ready() -> None:
     settled = state()
     assert is_settled(settled)
-    assert not is_settled(settled.model_copy(update={"replicas": settled.replicas[1:]}))
+    assert not is_settled(with_fields(settled, replicas=settled.replicas[1:]))
     more = (*settled.replicas, replica("decode", 2))
-    assert not is_settled(settled.model_copy(update={"replicas": more}))
+    assert not is_settled(with_fields(settled, replicas=more))
     for other in set(ReplicaState) - {ReplicaState.READY}:
         changed = (replica("decode", 0, other), *settled.replicas[1:])
-        assert not is_settled(settled.model_copy(update={"replicas": changed}))
+        assert not is_settled(with_fields(settled, replicas=changed))

@@ -21,11 +21,11 @@ def samples(minutes: int, growth_mib_per_hour: float) -> list[tuple[float, float
 
 @pytest.mark.parametrize("slope", [0.0, 12.0, -3.0])
 def test_the_slope_is_that_of_the_samples_after_the_start(slope: float) -> None:
-    found = trend("frontend.0", samples(62, slope))
-    assert found is not None
-    assert found.slope_mib_per_hour == pytest.approx(slope, abs=1e-6)
-    assert found.minutes == 60
-    assert found.last_mib - found.first_mib == pytest.approx(slope)
+    fit = trend("frontend.0", samples(62, slope))
+    assert fit is not None
+    assert fit.slope_mib_per_hour == pytest.approx(slope, abs=1e-6)
+    assert fit.minutes == 60
+    assert fit.last_mib - fit.first_mib == pytest.approx(slope)
 
 
 def test_a_process_that_ran_briefly_has_no_slope() -> None:

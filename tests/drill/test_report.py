@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
+from penstock.drill.documents import drill_document
 from penstock.drill.evaluate import evaluate
 from penstock.drill.memory import MemoryTrend
-from penstock.drill.page import report_of, throughput, ttft_ms
-from penstock.drill.report import as_json, print_result, summary
+from penstock.drill.report import report_of
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
-from penstock.reports.charts import Chart
-from penstock.reports.page import State
+from penstock.reports.model import State
 from tests.drill.test_evaluate import HISTORY, fault, request
+from tests.reports.read import charts_in, text_of
 from tests.support.outputs import read_output
 
 REPEAT = "penstock drill 'my graph.yaml' --seed 7"
@@ -42,37 +41,42 @@ def result(*planted: object, permitted: dict[str, int] | None = None) -> DrillRe
     )
 
 
-def test_the_summary_begins_with_the_verdict() -> None:
-    assert summary(result()) == ["passed: 2 faults, 29 requests, 0 failed, 0 unavoidable"]
-    verdict, failure = summary(result(CUT))
+def text(result: DrillResult) -> list[str]:
+    return text_of(report_of(TITLE, result)).splitlines()
+
+
+def test_the_text_has_the_verdict_the_table_and_the_failures() -> None:
+    assert text(result())[1] == "passed: 2 faults, 29 requests, 0 failed, 0 unavoidable"
+    title, verdict, head, *_, failure, memory = text(result(CUT))
+    assert title == "my graph.yaml; 8 concurrent requests of 60 output tokens"
     assert verdict == "failed: 2 faults, 30 requests, 1 failed, 0 unavoidable"
+    assert head.startswith("kind")
+    assert head.endswith("recovery (s)")
     assert failure.startswith("request 9: truncated after kill decode.0 (19 tokens")
+    assert memory == "memory of frontend.0: 100 → 101 MiB in 60 min, slope +1.0 MiB/h"
 
 
-def test_mockers_are_named_in_every_output(capsys: pytest.CaptureFixture[str]) -> None:
+def test_mockers_are_named_in_every_output() -> None:
     mocked = replace(result(), engine_is_substitute=True)
-    print_result(mocked, "penstock drill g.yaml")
-    assert capsys.readouterr().out.startswith("no engine ran: mockers simulated it")
-    assert json.loads(as_json(mocked, ""))["engine_is_substitute"] is True
-    assert "mockers simulated it" in report_of("g.yaml", mocked, ()).subtitle
-    print_result(result(), "penstock drill g.yaml")
-    assert "mockers" not in capsys.readouterr().out
+    assert text(mocked)[1].startswith("no engine ran: mockers simulated it")
+    assert drill_document(mocked, "").engine_is_substitute is True
+    assert not any("mockers" in line for line in text(result()))
 
 
 def test_many_failures_are_shortened() -> None:
-    lines = summary(result(*[CUT] * 40))
-    assert len(lines) == 12
+    lines = [line for line in text(result(*[CUT] * 40)) if line.startswith(("request", "…"))]
+    assert len(lines) == 11
     assert lines[-1] == "… and 30 more"
 
 
 def test_the_limits_of_the_graph_are_shown() -> None:
-    lines = summary(result(CUT, permitted={"kill": 1}))
-    assert lines[0].startswith("passed")
-    assert lines[-1] == "permitted for each fault by `drill.permitted_failures`: kill 1"
+    lines = text(result(CUT, permitted={"kill": 1}))
+    assert lines[1].startswith("passed")
+    assert "permitted for each fault by `drill.permitted_failures`: kill 1" in lines
 
 
 def test_the_json_names_each_failure_with_its_fault() -> None:
-    document = read_output("drill", as_json(result(CUT), REPEAT))
+    document = read_output("drill", drill_document(result(CUT), REPEAT).as_json())
     assert document["passed"] is False
     assert document["failed"]["truncated"] == 1
     assert document["failures"][0] | {"error": ""} == {
@@ -86,31 +90,20 @@ def test_the_json_names_each_failure_with_its_fault() -> None:
     assert [row["recovery_s_median"] for row in document["rows"]] == [3.0, 2.0]
 
 
-def test_the_text_is_a_table_and_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    print_result(result(CUT), REPEAT)
-    out = capsys.readouterr().out
-    assert "failed: 2 faults" in out
-    assert f"repeat: {REPEAT}" in out
-    assert "memory of frontend.0: 100 → 101 MiB in 60 min, slope +1.0 MiB/h" in out
-
-
-def test_the_charts_shade_each_fault_until_its_recovery() -> None:
-    report = report_of(TITLE, result(CUT), [])
-    charts = [part for part in report.sections[0].parts if isinstance(part, Chart)]
-    assert [chart.title for chart in charts] == [
+def test_the_charts_shade_each_fault_and_count_per_second() -> None:
+    report = report_of(TITLE, result(CUT))
+    charts = charts_in(report)
+    assert list(charts) == [
         "Completed requests per second",
         "TTFT by the time a request started",
         "Failed requests per second",
     ]
-    for chart in charts:
-        shades = [(one["x0"], one["x1"]) for one in chart.layout["shapes"]]
-        assert shades == [(10.0, 13.0), (20.0, 22.0)]
+    for chart in charts.values():
+        assert [(band.begin, band.end) for band in chart.bands] == [(10.0, 13.0), (20.0, 22.0)]
     assert [verdict.state for verdict in report.verdicts] == [State.MISSED]
-
-
-def test_the_charts_count_per_second() -> None:
-    made = result(CUT)
-    assert sum(throughput(made)) == 29  # completed
-    assert throughput(made)[2] == 1
-    assert ttft_ms(made)[9] is None  # only the request that was cut began there
-    assert ttft_ms(made)[10] == pytest.approx(100)
+    (completed,) = charts["Completed requests per second"].series
+    assert sum(count or 0 for count in completed.y) == 29
+    assert completed.y[2] == 1
+    median = charts["TTFT by the time a request started"].series[0].y
+    assert median[9] is None  # only the request that was cut began there
+    assert median[10] == pytest.approx(100)

@@ -16,11 +16,10 @@ from typing import ClassVar
 import pytest
 
 from penstock.drill import run
-from penstock.drill.faults_file import CommandFault, load_faults
 from penstock.drill.inject import choose
-from penstock.drill.report import summary
+from penstock.drill.report import report_of
 from penstock.drill.run import SAMPLE, DrillOptions, DrillResult, Pace, drill_endpoint
-from penstock.drill.targets import RemoteEndpoint, possible
+from penstock.drill.targets import CommandFault, RemoteEndpoint, load_faults, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
 from tests.support.scripted_http import QuietServer
@@ -133,17 +132,17 @@ def drill(url: str, *faults: CommandFault, count: int = 1) -> dict[str, int]:
 
 def test_failures_are_those_of_the_command_that_caused_them(url: str, tmp_path: Path) -> None:
     harmless = fault(tmp_path / "other", name="harmless", lasts_s=0.1)
-    found = drill(url, fault(tmp_path / "down"), harmless, count=2)
-    assert found["down"] > 0
-    assert found["harmless"] == 0
+    outcome = drill(url, fault(tmp_path / "down"), harmless, count=2)
+    assert outcome["down"] > 0
+    assert outcome["harmless"] == 0
     assert Endpoint.keys == {"Bearer key"}
     assert not (tmp_path / "down").exists()  # undone
 
 
 def test_without_a_survivor_failures_are_unavoidable(url: str, tmp_path: Path) -> None:
-    found = run_drill(url, fault(tmp_path / "down", survivor=False)).evaluation
-    assert found.failures
-    assert found.passes
+    evaluation = run_drill(url, fault(tmp_path / "down", survivor=False)).evaluation
+    assert evaluation.failures
+    assert evaluation.passes
 
 
 def test_a_command_that_fails_is_undone(url: str, tmp_path: Path) -> None:
@@ -241,7 +240,9 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
     assert undone.exists()
     assert result.was_interrupted
     assert result.evaluation.failures == ()  # those of the interrupted fault are left out
-    assert summary(result)[0].startswith("partial result, interrupted: passed until then: 0 faults")
+    first, second = report_of("g.yaml", result).verdicts
+    assert first.text == "partial result: the drill was interrupted"
+    assert second.text.startswith("passed until then: 0 faults")
     assert capfd.readouterr().err == ""  # no traceback of asyncio
     assert signal.getsignal(signal.SIGINT) is handler
 

@@ -37,7 +37,7 @@ def test_a_drill_of_workers_loses_nothing_and_writes_its_report(tmp_path: Path) 
     report = tmp_path / "report.html"
     # With this seed: kill of each pool, the broker, a frontend and an Envoy, and two edits.
     faults = ["--faults", "kill,scale,invalid-edit", "--count", "7", "--seed", "3"]
-    arguments = [*faults, "--streams", "8"]
+    arguments = [*faults, "--concurrency", "8"]
     done = drill(*arguments, "--json", "--report", str(report), *sets)
     output = done.stdout + done.stderr
     assert done.stdout, output

@@ -1,13 +1,12 @@
 """quickstart.yaml: real text from llama.cpp, with KV that moves from prefill to decode workers.
 
-The graph starts once. The last two tests kill workers; the last one changes to NIXL before.
+The graph starts once. The last test kills workers.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import signal
 import threading
@@ -21,12 +20,11 @@ from typing import Any
 import httpx
 import pytest
 
-from graphs import GRAPHS, copy_graph
+from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.metrics import parse
 from tests.support.local_graphs import assert_nothing_left, scaled
-from token_requests import Prompt, ask
 
 START_S = 120
 GREEDY = {"temperature": 0, "seed": 1}
@@ -221,38 +219,12 @@ def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     assert list(json.loads(call["function"]["arguments"])) == ["city"]
 
 
-@pytest.mark.parametrize("limit", [{"max_tokens": 12}, {"max_tokens": 20}, {"stop": "Paris"}])
-def test_a_call_that_is_cut_is_not_returned(graph: GraphProcess, limit: dict[str, Any]) -> None:
-    """Dynamo's parser would complete its JSON."""
-    more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80, **GREEDY}
-    question = "What is the weather in Paris?"
-    (choice,) = _chat(graph, question, **more | limit)["choices"]
-    assert choice["message"].get("tool_calls") is None
-    assert choice["finish_reason"] == ("stop" if "stop" in limit else "length")
-    raw = _post(graph, question, **more | limit, stream=True).text
-    assert "tool_calls" not in raw
-    assert "completion_token_ids" not in raw
-
-
 @pytest.mark.parametrize("question", ["Hi!", "What is the capital of Japan?"])
 def test_text_ends_although_a_tool_is_offered(graph: GraphProcess, question: str) -> None:
     """llama.cpp tells llguidance of `<|endoftext|>` only, with which the model ends no text."""
     (choice,) = _chat(graph, question, tools=[TOOL], max_tokens=100, **GREEDY)["choices"]
     assert choice["finish_reason"] == "stop"
     assert choice["message"]["content"]
-
-
-def test_an_object_with_a_name_in_the_text_is_no_call(graph: GraphProcess) -> None:
-    """The grammar stands for a model that writes JSON; Dynamo's parser takes it for a call."""
-    text = 'So: {"name": "John", "age": 3}, ok?'
-    grammar = {"guided_grammar": f"root ::= {json.dumps(text)}", "tools": [TOOL], "max_tokens": 60}
-    (choice,) = _chat(graph, "Hi", **grammar)["choices"]
-    assert choice["message"].get("tool_calls") is None
-    assert (choice["message"]["content"], choice["finish_reason"]) == (text, "stop")
-    lines = _post(graph, "Hi", **grammar, stream=True).text.split("\n\n")
-    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
-    parts = [one["delta"].get("content") or "" for event in events for one in event["choices"]]
-    assert "".join(parts) == text
 
 
 def test_a_tool_without_parameters_is_called_with_none(graph: GraphProcess) -> None:
@@ -410,41 +382,3 @@ def _stream(graph: GraphProcess, text: str, began: threading.Semaphore) -> tuple
                 reasons = [c["finish_reason"] for c in event["choices"] if c["finish_reason"]]
                 reason = reasons[0] if reasons else reason
     return reason, tokens
-
-
-@pytest.mark.nightly
-@pytest.mark.destroys_graph
-@pytest.mark.needs("llamacpp-nixl")
-def test_nixl_gives_the_tokens_of_shared_memory_also_when_a_prefill_worker_is_killed(
-    graph: GraphProcess,
-) -> None:
-    draw = random.Random(18)
-    # Lengths below, at and above blocks of 16, and a first token that no other prompt has.
-    lengths = (5, 16, 33, 90, 40)
-    prompts = [
-        Prompt((200 + at, *(draw.randrange(100, 40_000) for _ in range(length - 1))))
-        for at, length in enumerate(lengths)
-    ]
-    expected = [_tokens(graph, prompt) for prompt in prompts]
-    shared_memory = {*graph.pids("prefill"), *graph.pids("decode")}
-    text = (GRAPHS / "quickstart.yaml").read_text("utf-8")
-    text = text.replace("    n_parallel:", "    kv_transfer_backend: nixl\n    n_parallel:")
-    graph.graph.write_text(text, "utf-8")
-    graph.wait_for(lambda s: not shared_memory & {r["pid"] for r in s["replicas"]}, START_S)
-    graph.wait_counts(START_S, prefill=2, decode=1)
-
-    assert [_tokens(graph, prompt) for prompt in prompts[:3]] == expected[:3]
-    assert _gauge(graph, "decode", "llamacpp_kv_transfer_failures_total") == 0
-    assert _gauge(graph, "decode", "llamacpp_kv_transfer_bytes_total") > 1_000_000
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(_tokens, graph, prompts[3])
-        os.kill(graph.pids("prefill")[0], signal.SIGKILL)
-        assert running.result(120) == expected[3]
-    assert [_tokens(graph, prompt) for prompt in prompts[4:]] == expected[4:]
-    assert _verify(graph, "transport") == {}
-
-
-def _tokens(graph: GraphProcess, prompt: Prompt) -> list[int]:
-    got = ask(graph.state()["endpoint"], SMOLLM2, prompt, stream=True, tokens=8)
-    assert not got.error, got.error
-    return got.tokens

@@ -47,7 +47,7 @@ def test_the_page_responds_on_loopback_and_ends_with_the_graph(
     found = httpx.get(url, timeout=30)
     assert (found.status_code, "Processes" in found.text) == (200, True)
     children = psutil.Process(graph.pid).children(recursive=True)
-    pages = [p for p in children if {"page", "--allow-edit"} & set(command_of(p))]
+    pages = [p for p in children if {"--web", "--allow-edit"} & set(command_of(p))]
     servers = [p for p in children if any(w.endswith("page/child.py") for w in command_of(p))]
     assert (len(pages), len(servers)) == (1, 1)
     port = httpx.URL(url).port

@@ -21,7 +21,7 @@ from penstock.engines.parsers import (
     decode_outputs,
     encode_launches,
 )
-from penstock.engines.table import ENGINES
+from penstock.engines.table import simulate
 from penstock.manifests.deployment import (
     Component,
     Engine,
@@ -126,25 +126,25 @@ def simulated(
     (parsed,) = checked_all([("worker", started)])
     assert not isinstance(parsed, Rejected), parsed.problem
     worker = component(started, engine, config or NoConfig())
-    found = ENGINES[engine].simulate(worker, started, parsed)
-    assert isinstance(found, Simulation), found
-    mocker_accepts(found)
-    return found
+    mocker = simulate(worker, started, parsed)
+    assert isinstance(mocker, Simulation), mocker
+    mocker_accepts(mocker)
+    return mocker
 
 
-def mocker_accepts(found: Simulation) -> None:
+def mocker_accepts(mocker: Simulation) -> None:
     """Assert that the real mocker's parser and configuration accept the arguments."""
-    model = ("--model-path", found.model, "--model-name", found.served_names[0])
+    model = ("--model-path", mocker.model, "--model-name", mocker.served_names[0])
     command = Launch(
-        argv=("python3", "-m", "dynamo.mocker", *found.arguments, *model), env={}, place=PLACE
+        argv=("python3", "-m", "dynamo.mocker", *mocker.arguments, *model), env={}, place=PLACE
     )
     (result,) = checked_all([("mocker", command)])
     assert isinstance(result, Parsed), result
 
 
-def value_of(found: Simulation, flag: str) -> str | None:
+def value_of(mocker: Simulation, flag: str) -> str | None:
     """The value of ``flag`` in the mocker's command line; None if it is absent."""
-    arguments = list(found.arguments)
+    arguments = list(mocker.arguments)
     return arguments[arguments.index(flag) + 1] if flag in arguments else None
 
 

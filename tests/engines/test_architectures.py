@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.architectures import TABLE, TRTLLM, first_version
-from penstock.engines.data.dump_architectures import _sglang, _vllm
+from dump_architectures import _sglang, _vllm
 from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
+from penstock.engines.value_history import ARCHITECTURES, TRTLLM, first_version
 from penstock.manifests.deployment import Engine
 from penstock.models import find_facts
 from penstock.models.known import known_models
@@ -20,7 +20,7 @@ KNOWN = {str(config.get("architecture")) for config in known_models().values()}
 
 @pytest.mark.parametrize("engine", [Engine.VLLM, Engine.SGLANG])
 def test_the_table_has_versions_of_dynamos_images(engine: Engine) -> None:
-    table = load(TABLE)[engine.value]
+    table = load(ARCHITECTURES)[engine.value]
     assert set(table) <= KNOWN
     assert set(table.values()) <= {getattr(r, engine.value) for r in RELEASES.values()}
 

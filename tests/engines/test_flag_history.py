@@ -27,8 +27,8 @@ from penstock.engines.releases import NEWEST, RELEASES
 def test_a_flag_is_present_from_one_release_to_another(
     module: str, flag: str, span: tuple[str, str] | None
 ) -> None:
-    found = presence(module, flag)
-    assert (found and (found.first, found.last)) == span
+    seen = presence(module, flag)
+    assert (seen and (seen.first, seen.last)) == span
 
 
 @pytest.mark.parametrize("module", ["dynamo.frontend", "dynamo.trtllm", "dynamo.vllm"])

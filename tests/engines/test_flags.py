@@ -12,6 +12,7 @@ import pytest
 
 from penstock.checks.rules.responses.families import REASONING_FLAG, TOOL_FLAG, parsers
 from penstock.engines.flags import flag_table
+from tests.support.command_line import ROOT
 
 
 def values(module: str, *arguments: str) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def values(module: str, *arguments: str) -> dict[str, Any]:
 
 def test_the_table_of_dynamos_flags_is_what_its_parsers_have() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.engines.data.dump_dynamo_flags"],
+        [sys.executable, str(ROOT / "tools" / "dump_dynamo_flags.py")],
         capture_output=True,
         text=True,
         check=True,

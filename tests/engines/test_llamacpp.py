@@ -6,9 +6,10 @@ import pytest
 
 from penstock.engines import llamacpp
 from penstock.engines.engine import Effective, Mode, NoSimulation, Unset, Value
-from penstock.engines.parsers import NotParsed, Parsed, Rejected
+from penstock.engines.parsers import Parsed, Rejected
+from penstock.engines.table import simulate
 from penstock.llamacpp.config import invalid_options
-from penstock.local.launch_errors import launch_error
+from penstock.local.prepare import launch_error
 from penstock.manifests.deployment import Engine, NoConfig
 from penstock.manifests.source import graph_source
 
@@ -22,29 +23,29 @@ def effective(text: str = "", flags: str = "") -> Effective:
     started = launch(f"{LINE} {flags}", files={FILE: text})
     (parsed,) = checked_all([("worker", started)])
     assert isinstance(parsed, Parsed), parsed
-    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
-    assert isinstance(found, Effective)
-    return found
+    read = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert isinstance(read, Effective)
+    return read
 
 
 def test_the_configuration_file_becomes_effective_settings() -> None:
-    found = effective("n_parallel: 8\nn_ctx_seq: 2048\nblock_size: 32\nn_batch: 512\n")
-    assert found.max_sequences == Value(8, "n_parallel")
-    assert found.max_length == Value(2048, "n_ctx_seq")
-    assert found.block_size == Value(32, "block_size")
-    assert found.max_batch_tokens == Value(512, "n_batch")
-    assert found.kv_blocks == Value(8 * 2048 // 32, "n_parallel × n_ctx_seq")
-    assert found.model == "m.gguf"
-    assert found.mode is Mode.AGG
+    read = effective("n_parallel: 8\nn_ctx_seq: 2048\nblock_size: 32\nn_batch: 512\n")
+    assert (read.model, read.mode) == ("m.gguf", Mode.AGG)
+    assert (read.max_sequences, read.max_length) == (
+        Value(8, "n_parallel"),
+        Value(2048, "n_ctx_seq"),
+    )
+    assert (read.block_size, read.max_batch_tokens) == (
+        Value(32, "block_size"),
+        Value(512, "n_batch"),
+    )
+    assert read.kv_blocks == Value(8 * 2048 // 32, "n_parallel × n_ctx_seq")
 
 
 def test_what_is_unset_is_llama_cpps_own_choice() -> None:
-    found = effective()
-    assert (found.max_sequences, found.block_size) == (
-        Value(4, "n_parallel"),
-        Value(16, "block_size"),
-    )
-    for value in (found.max_length, found.kv_blocks, found.max_batch_tokens):
+    unset = effective()
+    assert (unset.max_sequences.value, unset.block_size.value) == (4, 16)
+    for value in (unset.max_length, unset.kv_blocks, unset.max_batch_tokens):
         assert isinstance(value, Unset)
 
 
@@ -59,28 +60,20 @@ def test_what_is_unset_is_llama_cpps_own_choice() -> None:
 def test_prompts_are_routed_by_the_events_of_the_workers_that_compute_them(
     mode: str, expected: Mode, publishes: bool
 ) -> None:
-    found = effective(flags=f"--disaggregation-mode {mode} --served-model-name n")
-    assert found.mode is expected
-    assert found.kv_events.on is publishes
-    assert found.served_names == ("n",)
+    read = effective(flags=f"--disaggregation-mode {mode} --served-model-name n")
+    assert read.mode is expected
+    assert read.kv_events.on is publishes
+    assert read.served_names == ("n",)
 
 
 def test_the_mocker_accepts_what_replaces_it() -> None:
     started = launch(f"{LINE} --served-model-name n", files={FILE: "n_ctx_seq: 1024\n"})
     (parsed,) = checked_all([("worker", started)])
     assert isinstance(parsed, Parsed)
-    found = llamacpp.simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
-    assert not isinstance(found, NoSimulation), found
-    mocker_accepts(found)
-    assert found.served_names == ("n",)
-
-
-def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
-    started = launch(LINE)
-    reason = NotParsed(component="worker", reason="because")
-    found = llamacpp.effective(component(started, Engine.LLAMACPP, NoConfig()), started, reason)
-    assert isinstance(found, NoSimulation)
-    assert "because" in found.reason
+    mocker = simulate(component(started, Engine.LLAMACPP, NoConfig()), started, parsed)
+    assert not isinstance(mocker, NoSimulation), mocker
+    mocker_accepts(mocker)
+    assert mocker.served_names == ("n",)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +90,7 @@ def test_a_launch_that_was_not_parsed_has_no_settings() -> None:
         ("sampling: {top_p: 1.5}\n", "sampling.top_p: must be at most 1, got 1.5"),
         ("n_ctx_seq: 16\n", "n_ctx_seq: must be more than block_size (16), got 16"),
         ("sampling: {top_kk: 1}\n", "sampling.top_kk: is not an option"),
-        ("a: 1\nb: 2\n", "It has block_size, kv_transfer_backend"),
-        ("kv_transfer_backend: ucx\n", "kv_transfer_backend: must be one of shared_memory, nixl"),
+        ("a: 1\nb: 2\n", "It has block_size, n_batch"),
     ],
 )
 def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:
@@ -118,9 +110,9 @@ def test_a_wrong_option_is_rejected_by_name(text: str, message: str) -> None:
 def test_a_wrong_value_has_the_message_and_fix_of_the_loader(
     value: object, message: str, fix: str
 ) -> None:
-    (found,) = invalid_options({"n_parallel": value})
-    assert (found.path, found.message) == (("n_parallel",), message)
-    assert found.fix.startswith(fix)
+    (wrong,) = invalid_options({"n_parallel": value})
+    assert (wrong.path, wrong.message) == (("n_parallel",), message)
+    assert wrong.fix.startswith(fix)
 
 
 GRAPH = """\

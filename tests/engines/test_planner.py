@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.manifests.render import render
+from tests.support.command_line import ROOT
 
 PARSE = """
 import json, sys
-from penstock.engines.substitutes import planner, substituted
-with substituted(planner.MODULES):
+from penstock.engines.substitutes import PLANNER, substituted
+with substituted(PLANNER):
     from dynamo.planner.config.planner_config import PlannerConfig
 answers = []
 for text in json.loads(sys.argv[1]):
@@ -52,7 +53,7 @@ def config_of(**sections: Any) -> str:
 
 @pytest.mark.slow
 def test_the_fields_are_those_of_the_installed_planner() -> None:
-    command = [sys.executable, "-m", "penstock.engines.data.dump_planner_config"]
+    command = [sys.executable, str(ROOT / "tools" / "dump_planner_config.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     stored = files("penstock.engines.data").joinpath("planner_config.json").read_text("utf-8")
     assert json.loads(done.stdout) == json.loads(stored)
@@ -63,7 +64,7 @@ def test_the_installed_planner_accepts_the_charts_configurations() -> None:
     planned = {"autoscaling": {"owner": "planner", "min": 2}}
     load = {"optimization_target": "load", "decode_scale_up_kv_rate": 80}
     load |= {"decode_scale_down_kv_rate": 40}
-    both, one, alone, waiting, loaded = parsed(
+    both, decode_only, alone, waiting, loaded = parsed(
         config_of(prefill=planned, decode={**planned, "gpus": 4}),
         config_of(prefill={}, decode=planned),
         config_of(worker=planned),
@@ -78,8 +79,8 @@ def test_the_installed_planner_accepts_the_charts_configurations() -> None:
     assert (both["prefill_min_endpoint"], both["decode_min_endpoint"]) == (2, 2)
     assert (both["max_gpu_budget"], both["live_dashboard_port"]) == (16, 0)
     assert (both["enable_load_scaling"], both["enable_throughput_scaling"]) == (True, True)
-    assert (one["mode"], one["decode_min_endpoint"]) == ("decode", 2)
-    assert one["prefill_min_endpoint"] is None
+    assert (decode_only["mode"], decode_only["decode_min_endpoint"]) == ("decode", 2)
+    assert decode_only["prefill_min_endpoint"] is None
     assert (alone["mode"], alone["min_endpoint"]) == ("agg", 2)
     assert waiting["min_endpoint"] == 1
     assert (loaded["optimization_target"], loaded["enable_throughput_scaling"]) == ("load", False)

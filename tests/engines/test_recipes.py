@@ -12,7 +12,7 @@ import pytest
 
 from penstock.engines.engine import Simulation
 from penstock.engines.parsers import NotParsed, ParseResult, Rejected
-from penstock.engines.table import ENGINES
+from penstock.engines.table import simulate
 from penstock.errors import ManifestError
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.read import read_text
@@ -72,7 +72,7 @@ def checked() -> list[Checked]:
     launches = list(recipe_launches())
     results = checked_all([(component.name, launch) for _, component, launch in launches])
     assert len(launches) > 100
-    return [(*found, result) for found, result in zip(launches, results, strict=True)]
+    return [(*launched, result) for launched, result in zip(launches, results, strict=True)]
 
 
 def test_the_recipes_are_accepted_except_those_listed_with_their_reason(
@@ -99,23 +99,23 @@ def test_the_parsers_check_every_launch_of_their_engines(checked: list[Checked])
 
 
 def test_every_accepted_worker_has_a_valid_mocker_command(checked: list[Checked]) -> None:
-    found = [
-        ENGINES[component.engine].simulate(component, launch, result)
+    simulations = [
+        simulate(component, launch, result)
         for _, component, launch, result in checked
         if not isinstance(result, Rejected)
         and component.engine is not None
         and launch.module == f"dynamo.{component.engine}"
     ]
-    assert len(found) > 60
-    for simulation in found:
+    assert len(simulations) > 60
+    for simulation in simulations:
         assert isinstance(simulation, Simulation), simulation
         mocker_accepts(simulation)
         check_lines(simulation)
 
 
-def check_lines(found: Simulation) -> None:
+def check_lines(simulation: Simulation) -> None:
     """Assert that no line is empty or repeated, and that at most eight are not simulated."""
-    lines = found.simulated + found.not_simulated
+    lines = simulation.simulated + simulation.not_simulated
     assert all(lines)
     assert len(set(lines)) == len(lines)
-    assert len(found.not_simulated) <= 8
+    assert len(simulation.not_simulated) <= 8

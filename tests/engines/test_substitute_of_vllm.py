@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.substitutes.flexible_parser import FlexibleArgumentParser
-from penstock.engines.substitutes.vllm import AsyncEngineArgs, flag_table
+from penstock.engines.substitutes import AsyncEngineArgs, FlexibleArgumentParser, flag_table
 
 TABLE = json.loads(Path(__file__).with_name("vllm_verdicts.json").read_text("utf-8"))
 # What the table of flags does not contain: types inside JSON, and validators over several keys.

@@ -1,4 +1,4 @@
-"""The step of `penstock env install clients` after its packages: openai-node with npm."""
+"""The step of `penstock tools env install clients` after its packages: openai-node with npm."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.environments.clients import NODE_FOLDER, NODE_PACKAGE, install_node_client
+from penstock.environments.post_install import NODE_FOLDER, NODE_PACKAGE, install_node_client
 from penstock.errors import MissingToolError
 
 

@@ -49,9 +49,9 @@ def test_tensors_get_the_names_of_transformers(gguf: str, name: str) -> None:
 
 
 def test_each_digit_is_a_token_and_a_special_token_is_one() -> None:
-    made = convert.tokenizer(FIELDS)
-    assert made.encode("ab12 a<|end|>").tokens == ["ab", "1", "2", "Ġa", "<|end|>"]
-    assert made.decode(made.encode("ab12 a").ids) == "ab12 a"
+    tokenizer = convert.tokenizer(FIELDS)
+    assert tokenizer.encode("ab12 a<|end|>").tokens == ["ab", "1", "2", "Ġa", "<|end|>"]
+    assert tokenizer.decode(tokenizer.encode("ab12 a").ids) == "ab12 a"
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ ENGINES = sorted(PYTHON)
 
 def pins(name: str) -> list[re.Match[str]]:
     lines = (FOLDER / f"{name}.txt").read_text().splitlines()
-    found = [PIN.fullmatch(line) for line in lines if not line.startswith("#")]
-    assert None not in found
-    return [pin for pin in found if pin is not None]
+    pins = [PIN.fullmatch(line) for line in lines if not line.startswith("#")]
+    assert None not in pins
+    return [pin for pin in pins if pin is not None]
 
 
 def test_every_engine_for_gpus_has_an_environment() -> None:

@@ -25,18 +25,18 @@ from tests.support.command_line import penstock
 
 
 def test_the_list_is_json_too(root: Path) -> None:
-    documents = json.loads(penstock("env", "list", "--json").stdout)
-    assert [one["name"] for one in documents] == [one.name for one in list_environments()]
-    assert {one["state"] for one in documents} == {"not installed"}
+    documents = json.loads(penstock("tools", "env", "list", "--json").stdout)
+    assert [document["name"] for document in documents] == [one.name for one in list_environments()]
+    assert {document["state"] for document in documents} == {"not installed"}
     assert documents[0]["path"] == str(root / documents[0]["name"])
-    done = penstock("env", "remove", "sim", "--json")
+    done = penstock("tools", "env", "remove", "sim", "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "remove has no --json. Fix: Remove --json, or run `penstock env list --json`" in (
+    assert "remove has no --json. Fix: Remove --json, or run `penstock tools env list --json`" in (
         done.stderr
     )
-    done = penstock("env", "list", "sim")
+    done = penstock("tools", "env", "list", "sim")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "unexpected argument 'sim'. Fix: Run `penstock env` without it." in done.stderr
+    assert "unexpected argument 'sim'. Fix: Run `penstock tools env` without it." in done.stderr
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def test_a_packaged_model_is_found_only_in_a_complete_environment(root: Path) ->
 
 
 def test_the_fix_names_the_environment_of_the_form() -> None:
-    assert packaged_model_fix(SMOLLM2, "safetensors") == "Run `penstock env install smollm2`."
-    assert packaged_model_fix(SMOLLM2, "gguf") == "Run `penstock env install llamacpp`."
+    assert packaged_model_fix(SMOLLM2, "safetensors") == "Run `penstock tools env install smollm2`."
+    assert packaged_model_fix(SMOLLM2, "gguf") == "Run `penstock tools env install llamacpp`."
     assert packaged_model_fix("acme/model", "gguf") is None
 
 
@@ -79,8 +79,8 @@ def test_a_folder_of_the_user_comes_before_the_packaged_model_and_this_before_th
     packaged = _write_model(root / "smollm2" / "model")
     (root / "smollm2" / STAMP).touch()
     assert model_folder(SMOLLM2) == packaged
-    own = _write_model(tmp_path / SMOLLM2)
-    assert model_folder(SMOLLM2) == own
+    folder = _write_model(tmp_path / SMOLLM2)
+    assert model_folder(SMOLLM2) == folder
 
 
 def test_the_tables_name_known_environments() -> None:

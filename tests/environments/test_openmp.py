@@ -14,9 +14,9 @@ from penstock.errors import MissingToolError
 
 
 def test_the_library_is_linked_under_the_name_that_the_loader_looks_for(tmp_path: Path) -> None:
-    found = tmp_path / "lib/python3.12/site-packages/sentencepiece.libs/libgomp-1a2b.so.1.0.0"
-    found.parent.mkdir(parents=True)
-    found.write_text("library")
+    library = tmp_path / "lib/python3.12/site-packages/sentencepiece.libs/libgomp-1a2b.so.1.0.0"
+    library.parent.mkdir(parents=True)
+    library.write_text("library")
     openmp.link(tmp_path)
     assert (tmp_path / openmp.FOLDER / "libgomp.so.1").read_text() == "library"
 

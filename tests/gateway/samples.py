@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.gateway.envoy import Address, LocalSetup, config
-from penstock.gateway.load import parse_gateway
+from penstock.gateway.model import parse_gateway
 from penstock.gateway.policy import Policy, build_policy
 
 ROOT = Path(__file__).parents[2]

@@ -72,7 +72,7 @@ def test_a_missing_environment_is_reported_with_the_command(
     none = str(tmp_path / "none")
     done = penstock("up", files[0], "--keys", files[1], PENSTOCK_ENVIRONMENTS=none)
     assert done.returncode == 8
-    assert "penstock env install envoy" in done.stderr
+    assert "penstock tools env install envoy" in done.stderr
     assert PLANTED not in done.stdout + done.stderr
 
 

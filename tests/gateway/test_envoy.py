@@ -20,7 +20,7 @@ import pytest
 
 from penstock.gateway import envoy as envoy_config
 from penstock.gateway.envoy import BUFFER, Certificate, Config, LocalSetup, config
-from penstock.gateway.load import load_gateway
+from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import Policy, build_policy
 from penstock.local import run_envoy
 from penstock.local.ports import Ports
@@ -56,9 +56,9 @@ def serving(
     """
     ports = {"listen": Ports().free(), **ports}
     setup = local(policy, KEYS, **ports)
-    made = config(policy, setup) if buffered else without_buffer(policy, setup)
-    edit(made["static_resources"]["listeners"][0]["filter_chains"][0]["filters"])
-    with run_envoy.start_envoy(run_envoy.require_envoy(), made, KEYS) as envoy:
+    configuration = config(policy, setup) if buffered else without_buffer(policy, setup)
+    edit(configuration["static_resources"]["listeners"][0]["filter_chains"][0]["filters"])
+    with run_envoy.start_envoy(run_envoy.require_envoy(), configuration, KEYS) as envoy:
         envoy.wait_until_listening(setup.listen)
         url = f"http://127.0.0.1:{setup.listen.port}"
         with httpx.Client(base_url=url, trust_env=False, timeout=3) as client:
@@ -66,27 +66,27 @@ def serving(
 
 
 def without_buffer(policy: Policy, setup: LocalSetup) -> dict[str, object]:
-    made = config(policy, setup)
-    chain = made["static_resources"]["listeners"][0]["filter_chains"][0]
+    configuration = config(policy, setup)
+    chain = configuration["static_resources"]["listeners"][0]["filter_chains"][0]
     manager = chain["filters"][-1]["typed_config"]
     manager["http_filters"] = [f for f in manager["http_filters"] if f["name"] != BUFFER]
-    return made
+    return configuration
 
 
 @pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
 def test_envoy_accepts_the_configuration(tmp_path: Path, rest: str) -> None:
-    made = policy(rest)
+    routed = policy(rest)
     file = tmp_path / "envoy.json"
-    file.write_text(json.dumps(config(made, local(made))))
+    file.write_text(json.dumps(config(routed, local(routed))))
     argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_envoy_accepts_the_shipped_example(tmp_path: Path) -> None:
-    made = build_policy(load_gateway(EXAMPLE))
+    routed = build_policy(load_gateway(EXAMPLE))
     file = tmp_path / "envoy.json"
-    file.write_text(json.dumps(config(made, local(made))))
+    file.write_text(json.dumps(config(routed, local(routed))))
     argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
     assert subprocess.run(argv, capture_output=True).returncode == 0
 
@@ -105,9 +105,9 @@ def test_envoy_accepts_the_shipped_example(tmp_path: Path) -> None:
 )
 def test_without_a_known_key_no_frontend_is_reached(headers: dict[str, str]) -> None:
     with Frontend("stable") as stable, Frontend("candidate") as shadow:
-        made = policy(BACKENDS + SHADOW.replace("20", "100"))
+        routed = policy(BACKENDS + SHADOW.replace("20", "100"))
         ports = {"stable": stable.port, "candidate": shadow.port}
-        with serving(made, **ports) as client:
+        with serving(routed, **ports) as client:
             answer = client.post("/v1/chat/completions", json={}, headers=headers)
             assert answer.status_code == 401
             assert client.post("/v1/chat/completions", headers=bearer()).status_code == 200
@@ -128,8 +128,8 @@ def test_without_a_known_key_no_frontend_is_reached(headers: dict[str, str]) -> 
 def test_no_client_controls_the_router(name: str) -> None:
     sent = {name: "1", "x-dynamo-session-id": "s", "x-request-id": "r", **bearer()}
     with Frontend("stable") as stable, Frontend("candidate") as shadow:
-        made = policy(BACKENDS + SHADOW.replace("20", "100"))
-        with serving(made, stable=stable.port, candidate=shadow.port) as client:
+        routed = policy(BACKENDS + SHADOW.replace("20", "100"))
+        with serving(routed, stable=stable.port, candidate=shadow.port) as client:
             assert client.post("/v1/chat/completions", headers=sent).status_code == 200
             shadow.wait_for_requests(1)
     for seen in (*stable.seen, *shadow.seen):
@@ -175,9 +175,9 @@ def test_connections_above_the_cap_are_closed() -> None:
 
 def test_a_key_is_accepted_with_or_without_bearer_and_not_forwarded() -> None:
     with Frontend("stable") as stable, Frontend("candidate") as shadow:
-        made = policy(BACKENDS + SHADOW.replace("20", "100"))
+        routed = policy(BACKENDS + SHADOW.replace("20", "100"))
         ports = {"stable": stable.port, "candidate": shadow.port}
-        with serving(made, **ports) as client:
+        with serving(routed, **ports) as client:
             assert client.get("/v1/models", headers=bearer("bob")).text == "stable"
             headers = {"Authorization": PLANTED, "x-penstock-client": "bob"}
             assert client.get("/v1/models", headers=headers).text == "stable"
@@ -213,9 +213,9 @@ def test_only_the_openai_api_is_reached(path: str) -> None:
 
 
 def test_a_request_above_the_size_limit_is_rejected_and_one_below_arrives() -> None:
-    made = policy(BACKENDS + "max_request_kib: 100\n")
+    routed = policy(BACKENDS + "max_request_kib: 100\n")
     with Frontend("stable") as stable:
-        with serving(made, stable=stable.port) as client:
+        with serving(routed, stable=stable.port) as client:
             for kib, status in ((99, 200), (101, 413)):
                 content = b"x" * kib * 1024
                 answer = client.post("/v1/x", content=content, headers=bearer())
@@ -266,11 +266,11 @@ def test_a_name_that_is_escaped_does_not_hide_messages() -> None:
 
 
 def test_a_large_request_passes_a_shadow_that_does_not_read() -> None:
-    made = policy(LARGE)
+    routed = policy(LARGE)
     with (
         Frontend("stable") as stable,
         never_reads() as deaf,
-        serving(made, stable=stable.port, candidate=deaf) as client,
+        serving(routed, stable=stable.port, candidate=deaf) as client,
     ):
         for size in (100, 8_000_000, 100, 8_000_000, 100):  # over one connection
             content = b"x" * size
@@ -281,11 +281,11 @@ def test_a_large_request_passes_a_shadow_that_does_not_read() -> None:
 def test_without_the_buffer_that_shadow_would_stop_the_primary() -> None:
     """Why requests are buffered: Envoy stops reading a request while its mirror does not read.
     When this test fails, Envoy has changed, and the buffer may be removed."""
-    made = policy(LARGE)
+    routed = policy(LARGE)
     with (
         Frontend("stable") as stable,
         never_reads() as deaf,
-        serving(made, False, stable=stable.port, candidate=deaf) as client,
+        serving(routed, False, stable=stable.port, candidate=deaf) as client,
         pytest.raises(httpx.TimeoutException),
     ):
         client.post("/v1/x", content=b"x" * 8_000_000, headers=bearer(), timeout=0.5)
@@ -295,11 +295,11 @@ def test_copies_above_the_bound_are_dropped_and_delay_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(envoy_config, "MIRROR_BOUND", 8)
-    made = policy(BACKENDS + SHADOW.replace("20", "100"))
+    routed = policy(BACKENDS + SHADOW.replace("20", "100"))
     with (
         Frontend("stable") as stable,
         never_reads() as deaf,
-        serving(made, stable=stable.port, candidate=deaf) as client,
+        serving(routed, stable=stable.port, candidate=deaf) as client,
     ):
         for _ in range(100):
             assert client.get("/v1/models", headers=bearer()).status_code == 200
@@ -333,11 +333,11 @@ def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
     argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     argv += ["-keyout", str(key), "-out", str(chain)]
     subprocess.run(argv, check=True, capture_output=True)
-    made = policy()
+    routed = policy()
     with Frontend("stable") as stable:
-        setup = local(made, KEYS, stable=stable.port, listen=Ports().free())
+        setup = local(routed, KEYS, stable=stable.port, listen=Ports().free())
         setup = replace(setup, certificate=Certificate(chain=chain, key=key))
-        with run_envoy.start_envoy(run_envoy.require_envoy(), config(made, setup), KEYS) as envoy:
+        with run_envoy.start_envoy(run_envoy.require_envoy(), config(routed, setup), KEYS) as envoy:
             envoy.wait_until_listening(setup.listen)
             url = f"https://127.0.0.1:{setup.listen.port}/v1/models"
             trust = ssl.create_default_context(cafile=str(chain))

@@ -143,12 +143,12 @@ def test_an_error_of_a_frontend_passes_unchanged() -> None:
 
 
 def test_every_number_of_the_messages_is_known() -> None:
-    made = limited(7, "second")
-    numbers = numbers_of(made)
-    for status in statuses_of(made):
+    rules = limited(7, "second")
+    numbers = numbers_of(rules)
+    for status in statuses_of(rules):
         texts = [
             ERRORS[status].body(numbers)["error"]["message"],
-            *headers_of(status, made).values(),
+            *headers_of(status, rules).values(),
         ]
         assert not any("{" in str(text) for text in texts)
     assert 429 not in statuses_of(policy())

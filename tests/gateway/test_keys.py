@@ -65,5 +65,5 @@ def test_kubectl_reads_the_same_clients_and_keys(tmp_path: Path) -> None:
     done = subprocess.run([*argv, "--dry-run=client", "-o", "json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)["data"]
-    made = {client: base64.b64decode(key).decode() for client, key in data.items()}
-    assert made == parse_keys(file.read_text(), "keys.env")
+    decoded = {client: base64.b64decode(key).decode() for client, key in data.items()}
+    assert decoded == parse_keys(file.read_text(), "keys.env")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import UsageError
-from penstock.gateway.envoy import Address, LocalSetup
-from penstock.gateway.local_setup import local_setup
+from penstock.gateway.envoy import Address, LocalSetup, local_setup
 from tests.gateway.samples import BACKENDS, PLANTED, SHADOW, policy
 
 LISTEN = Address(host="127.0.0.1", port=8080)
@@ -25,13 +24,13 @@ def refused(rest: str, backends: list[str], shadow: str | None = None) -> str:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:8000/v1"])
 def test_a_url_is_accepted_as_up_prints_it(url: str) -> None:
-    made = setup(BACKENDS, [f"stable={url}"])
-    assert made.frontends == {"stable": Address(host="127.0.0.1", port=8000)}
+    prepared = setup(BACKENDS, [f"stable={url}"])
+    assert prepared.frontends == {"stable": Address(host="127.0.0.1", port=8000)}
 
 
 def test_the_shadow_gets_its_url() -> None:
-    made = setup(BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2")
-    assert made.frontends["candidate"].port == 2
+    prepared = setup(BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2")
+    assert prepared.frontends["candidate"].port == 2
 
 
 @pytest.mark.parametrize(

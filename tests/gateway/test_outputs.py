@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.gateway.load import load_gateway
+from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import UNIT_S, build_policy
 from penstock.gateway.routes import manifests, objects
 from tests.gateway.samples import BACKENDS, EXAMPLE, ODD, PLANTED, RENDERED, SHADOW, envoy, policy
@@ -21,11 +21,11 @@ def kinds(rest: str) -> dict[str, Any]:
 
 def of_manifests(rest: str) -> Found:
     """The numbers of the policy, read back from the manifests."""
-    found = kinds(rest)
-    rule = found["HTTPRoute"]["rules"][0]
-    traffic, client = found["BackendTrafficPolicy"], found["ClientTrafficPolicy"]
+    by_kind = kinds(rest)
+    rule = by_kind["HTTPRoute"]["rules"][0]
+    traffic, client = by_kind["BackendTrafficPolicy"], by_kind["ClientTrafficPolicy"]
     limits = traffic["rateLimit"]["local"]["rules"]
-    keys = found["SecurityPolicy"]["apiKeyAuth"]
+    keys = by_kind["SecurityPolicy"]["apiKeyAuth"]
     bounds = traffic["circuitBreaker"]
     return {
         "weights": [b["weight"] for b in rule["backendRefs"]],
@@ -51,7 +51,7 @@ def of_manifests(rest: str) -> Found:
         "retry_on": traffic["retry"]["retryOn"]["triggers"],
         "retry_status": traffic["retry"]["retryOn"]["httpStatusCodes"],
         "bytes": int(traffic["requestBuffer"]["limit"].removesuffix("Ki")) * 1024,
-        "messages": found["EnvoyExtensionPolicy"]["lua"][0]["inline"],
+        "messages": by_kind["EnvoyExtensionPolicy"]["lua"][0]["inline"],
         "connections": bounds["maxConnections"],
         "pending": bounds["maxPendingRequests"],
         "parallel": bounds["maxParallelRequests"],
@@ -93,7 +93,9 @@ def of_envoy(rest: str) -> Found:
         "headers": manager["request_headers_timeout"],
         "clients": connections["max_connections"],
         "removed": [
-            pair for one in removed for pair in one["remove_on_match"]["key_matcher"].items()
+            pair
+            for removal in removed
+            for pair in removal["remove_on_match"]["key_matcher"].items()
         ],
         "retries": action["retry_policy"]["num_retries"],
         "retry_on": action["retry_policy"]["retry_on"].split(","),
@@ -181,8 +183,8 @@ def test_the_filters_are_key_buffer_lua_limit_router() -> None:
 
 def test_a_release_of_another_namespace_gets_a_reference_grant() -> None:
     rest = BACKENDS + "shadow: {release: candidate, namespace: lab, percent: 20}\n"
-    found = objects(policy(rest))
-    grants = [o for o in found if o["kind"] == "ReferenceGrant"]
+    manifests = objects(policy(rest))
+    grants = [o for o in manifests if o["kind"] == "ReferenceGrant"]
     assert [g["metadata"]["namespace"] for g in grants] == ["lab"]
     assert grants[0]["spec"]["from"][0]["namespace"] == "llm"
     assert [to["name"] for to in grants[0]["spec"]["to"]] == ["candidate-frontend"]
@@ -191,9 +193,9 @@ def test_a_release_of_another_namespace_gets_a_reference_grant() -> None:
 
 
 def test_every_policy_is_in_the_namespace_of_its_target() -> None:
-    for found in objects(policy(BACKENDS + SHADOW)):
-        assert found["metadata"]["namespace"] == "llm"
-        for target in found["spec"].get("targetRefs", ()):
+    for manifest in objects(policy(BACKENDS + SHADOW)):
+        assert manifest["metadata"]["namespace"] == "llm"
+        for target in manifest["spec"].get("targetRefs", ()):
             assert target["name"] == "front"
 
 

@@ -116,11 +116,11 @@ def assert_text(problem: Problem) -> None:
 def test_a_wrong_value_in_the_file_has_one_error_with_a_fix(path: Path) -> None:
     place = ".".join(path)
     for value in WRONG[kind_of(path)]:
-        found = problems_of(graph_with(path, value))
-        if not found and is_valid(path, value):
+        problems = problems_of(graph_with(path, value))
+        if not problems and is_valid(path, value):
             continue
-        assert found, (place, value)
-        for problem in found:
+        assert problems, (place, value)
+        for problem in problems:
             assert problem.place == place or problem.place.startswith((f"{place}.", f"{place}["))
             assert problem.line is not None, problem
             assert_text(problem)
@@ -144,13 +144,13 @@ VALUES = (
 
 def value_of(fix: str) -> Any:
     """The value that a fix says to write; None if it names none."""
-    found = next((m for m in (re.match(pattern, fix) for pattern in VALUES) if m), None)
-    if found is None or "…" in found[1]:
+    match = next((m for m in (re.match(pattern, fix) for pattern in VALUES) if m), None)
+    if match is None or "…" in match[1]:
         return None
     try:
-        return json.loads(found[1].rstrip("."))
+        return json.loads(match[1].rstrip("."))
     except ValueError:
-        return found[1]
+        return match[1]
 
 
 def is_valid(path: Path, value: Any) -> bool:
@@ -173,9 +173,9 @@ def test_a_wrong_value_by_set_has_one_error_whose_fix_solves_it(path: Path) -> N
         del section[path[-1]]
         if path[0] in GRAPH and len(path) == 1:
             values = json.loads(json.dumps(GRAPH))
-        found = problems_of(values, (f"{place}={text}",))
-        assert found, (place, text)
-        for problem in found:
+        problems = problems_of(values, (f"{place}={text}",))
+        assert problems, (place, text)
+        for problem in problems:
             assert problem.file == "--set", problem
             assert problem.place == place or problem.place.startswith((f"{place}.", f"{place}["))
             assert_text(problem)

@@ -8,7 +8,7 @@ from penstock.graph.explain import MAIN_KEYS
 from penstock.graph.foreign_keys import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
-from penstock.hardware.unsupported import gpu_fix, meant_gpu
+from penstock.hardware.gpus import gpu_fix, meant_gpu
 from penstock.strict_yaml.problems import model_at
 from tests.graph.texts import HEAD, problems_of
 
@@ -200,6 +200,6 @@ def test_the_main_keys_exist() -> None:
         models += [model_at(("decode", name), Graph), model_at(("model", "cache", name), Graph)]
         models += [model_at(("model", name), Graph), model_at(("gateway", name), Graph)]
         models += [model_at(("cluster", name), Graph)]
-        found = [model for model in models if model is not None]
-        assert found, name
-        assert all(key in model.model_fields for model in found), name
+        sections = [model for model in models if model is not None]
+        assert sections, name
+        assert all(key in model.model_fields for model in sections), name

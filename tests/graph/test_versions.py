@@ -74,7 +74,7 @@ def test_the_operator_gets_the_graphs_version_and_not_that_of_another_tag(tag: s
 
 
 @pytest.mark.parametrize(
-    ("given", "got", "fix"),
+    ("dynamo", "got", "fix"),
     [
         (1.6, "1.6", "Did you mean `1.6.1`?"),
         ("1.6", '"1.6"', "Did you mean `1.6.1`?"),
@@ -83,18 +83,18 @@ def test_the_operator_gets_the_graphs_version_and_not_that_of_another_tag(tag: s
         ("9.9.9", '"9.9.9"', "Write one of them"),
     ],
 )
-def test_a_version_that_does_not_exist_has_one_message(given: object, got: str, fix: str) -> None:
+def test_a_version_that_does_not_exist_has_one_message(dynamo: object, got: str, fix: str) -> None:
     message = f"dynamo: must be one of {', '.join(VERSIONS)}, got {got}. Fix: {fix}"
     with pytest.raises(GraphError) as in_file:
-        parse_graph(f"dynamo: {json.dumps(given)}\n{GRAPH}", "g.yaml")
+        parse_graph(f"dynamo: {json.dumps(dynamo)}\n{GRAPH}", "g.yaml")
     with pytest.raises(ChartError) as in_chart:
-        render({**BASE, "dynamo": given}, name="g")
+        render({**BASE, "dynamo": dynamo}, name="g")
     for caught in (in_file, in_chart):
         assert message in str(caught.value)
         assert "<nil>" not in str(caught.value)
-    if isinstance(given, str):
+    if isinstance(dynamo, str):
         with pytest.raises(GraphError) as in_set:
-            parse_graph(GRAPH, "g.yaml", [f"dynamo={given}"])
+            parse_graph(GRAPH, "g.yaml", [f"dynamo={dynamo}"])
         assert message in str(in_set.value)
 
 

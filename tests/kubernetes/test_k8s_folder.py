@@ -29,9 +29,9 @@ def test_every_file_is_yaml_and_no_manifest_contains_a_secret() -> None:
     ]
     assert len(files) >= 6
     for path in files:
-        found = documents(path)
-        assert found, path
-        assert all(d.get("kind") != "Secret" for d in found), path
+        manifests = documents(path)
+        assert manifests, path
+        assert all(d.get("kind") != "Secret" for d in manifests), path
 
 
 def test_rendered_manifests_exist_for_the_main_graphs() -> None:

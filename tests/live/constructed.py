@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import httpx
+from msgspec.structs import replace as with_fields
 
 from penstock.live.model import LiveSnapshot
-from penstock.live.rates import Scrapes
-from penstock.live.scrape import Scraper
+from penstock.live.scrape import Scraper, Scrapes
 from penstock.live.snapshot import snapshot
 from penstock.local.events import Event
 from penstock.local.reconcile import ReplicaState
@@ -32,18 +32,17 @@ def replica(
 ) -> ReplicaStatus:
     (template,) = running().replicas
     is_frontend = role is Role.FRONTEND
-    return template.model_copy(
-        update={
-            "name": name,
-            "program": name.partition(".")[0],
-            "role": role,
-            "pid": pid,
-            "port": port if is_frontend else None,
-            "system_port": None if is_frontend else port,
-            "worker_id": None if is_frontend else f"{port:x}",
-            "state": state,
-            "restarts": restarts,
-        }
+    return with_fields(
+        template,
+        name=name,
+        program=name.partition(".")[0],
+        role=role,
+        pid=pid,
+        port=port if is_frontend else None,
+        system_port=None if is_frontend else port,
+        worker_id=None if is_frontend else f"{port:x}",
+        state=state,
+        restarts=restarts,
     )
 
 
@@ -56,28 +55,28 @@ def graph(*replicas: ReplicaStatus) -> LocalState:
     )
     names = {r.program for r in replicas}
     desired = {name: sum(r.program == name for r in replicas) for name in sorted(names)}
-    return running().model_copy(update={"replicas": replicas, "desired_replicas": desired})
+    return with_fields(running(), replicas=replicas, desired_replicas=desired)
 
 
 def frontend_text(requests: int) -> str:
     """Each request: 100 prompt tokens, 40 of them cached, and 10 output tokens."""
-    one = "dynamo_frontend_"
-    ttft = f"{one}time_to_first_token_seconds_bucket"
-    admitted = f"{one}router_admission_received_total"
+    prefix = "dynamo_frontend_"
+    ttft = f"{prefix}time_to_first_token_seconds_bucket"
+    admitted = f"{prefix}router_admission_received_total"
     return f"""\
-{one}requests_total{{model="m",status="success"}} {requests}
-{one}requests_started_total{{model="m"}} {requests + 2}
-{one}input_sequence_tokens_sum{{model="m"}} {requests * 100}
-{one}cached_tokens_sum{{model="m"}} {requests * 40}
-{one}output_tokens_total{{model="m"}} {requests * 10}
-{one}active_requests{{model="m"}} 2
-{one}router_queue_pending_requests{{worker_type="prefill"}} 1
+{prefix}requests_total{{model="m",status="success"}} {requests}
+{prefix}requests_started_total{{model="m"}} {requests + 2}
+{prefix}input_sequence_tokens_sum{{model="m"}} {requests * 100}
+{prefix}cached_tokens_sum{{model="m"}} {requests * 40}
+{prefix}output_tokens_total{{model="m"}} {requests * 10}
+{prefix}active_requests{{model="m"}} 2
+{prefix}router_queue_pending_requests{{worker_type="prefill"}} 1
 {ttft}{{model="m",le="0.1"}} {requests}
 {ttft}{{model="m",le="+Inf"}} {requests}
 {admitted}{{worker_type="prefill"}} {requests}
 {admitted}{{worker_type="decode"}} {requests}
-{one}worker_last_time_to_first_token_seconds{{worker_id="{PREFILL_PORT}"}} 0.25
-{one}worker_last_inter_token_latency_seconds{{worker_id="{DECODE_PORT}"}} 0.008
+{prefix}worker_last_time_to_first_token_seconds{{worker_id="{PREFILL_PORT}"}} 0.25
+{prefix}worker_last_inter_token_latency_seconds{{worker_id="{DECODE_PORT}"}} 0.008
 """
 
 
@@ -123,8 +122,8 @@ def history(
     scraper = processes.scraper()
 
     async def run() -> None:
-        for number, (state, found) in enumerate(zip(states, texts, strict=True)):
-            processes.texts |= found
+        for number, (state, served) in enumerate(zip(states, texts, strict=True)):
+            processes.texts |= served
             processes.now = float(number)
             scraped = await scraper.scrape(state.replicas)
             scrapes.add(scraped, [r.pid for r in state.replicas])

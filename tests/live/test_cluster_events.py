@@ -35,12 +35,17 @@ def test_a_count_that_is_not_an_integer_is_not_shown(counts: dict[str, object], 
 def test_a_pod_may_come_again_with_the_same_name() -> None:
     """As those of a StatefulSet or a LeaderWorkerSet do."""
     kinds = (EventKind.START, EventKind.DRAIN, EventKind.START)
-    own = [
+    expected = [
         Event(time_s=100.0 * number, kind=kind, subject="quick-decode-0", text="x")
         for number, kind in enumerate(kinds)
     ]
     again = [
-        Event(time_s=one.time_s + 5, kind=one.kind, subject=one.subject, text="by the controller")
-        for one in own
+        Event(
+            time_s=entry.time_s + 5,
+            kind=entry.kind,
+            subject=entry.subject,
+            text="by the controller",
+        )
+        for entry in expected
     ]
-    assert [event.kind for event in merged([own, again], 10)] == list(kinds)
+    assert [event.kind for event in merged([expected, again], 10)] == list(kinds)

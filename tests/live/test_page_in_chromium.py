@@ -123,8 +123,8 @@ def errors(page: Any) -> list[str]:
 
 
 def requested(page: Any) -> list[str]:
-    sent = [one for one in page.events if one["method"] == "Network.requestWillBeSent"]
-    return [one["params"]["request"]["url"] for one in sent]
+    sent = [event for event in page.events if event["method"] == "Network.requestWillBeSent"]
+    return [event["params"]["request"]["url"] for event in sent]
 
 
 def text_of(page: Any, name: str) -> str:
@@ -157,9 +157,11 @@ def test_the_page_shows_the_graph_and_loads_nothing_else(tab: Any, served: Any) 
         back = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert back == ("rgb(13, 17, 23)" if is_dark else "rgb(255, 255, 255)")
         assert errors(tab) == []
-        assert {httpx.URL(one).netloc for one in requested(tab) if not one.startswith("data:")} == {
-            httpx.URL(url).netloc
-        }
+        assert {
+            httpx.URL(address).netloc
+            for address in requested(tab)
+            if not address.startswith("data:")
+        } == {httpx.URL(url).netloc}
 
 
 def test_an_event_and_a_crash_appear_without_a_reload(tab: Any, served: Any) -> None:
@@ -282,7 +284,7 @@ def test_a_scaling_button_edits_the_graph(tab: Any, served: Any) -> None:
 def test_requests_of_other_sites_are_refused(served: Any) -> None:
     _, url, path = served
     before = path.read_text()
-    own = url.rstrip("/")
+    page_url = url.rstrip("/")
     port = httpx.URL(url).port
     body = {"pool": "decode", "replicas": 5}
     for headers in (
@@ -304,7 +306,7 @@ def test_requests_of_other_sites_are_refused(served: Any) -> None:
     socket = f"{url}_nicegui_ws/socket.io/?EIO=4&transport=websocket"
     assert httpx.get(socket, headers={**upgrade, "Origin": "http://evil.test"}).status_code == 403
     assert path.read_text() == before
-    assert httpx.get(url, headers={"Origin": own}).status_code == 200
+    assert httpx.get(url, headers={"Origin": page_url}).status_code == 200
 
 
 def test_without_allow_edit_nothing_can_be_edited(

@@ -62,5 +62,5 @@ def test_with_url_the_release_has_a_chat(tab: Any) -> None:
 
 
 def test_edits_of_a_release_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["page", "quick.yaml", "--cluster", "--allow-edit"]) == 2
+    assert main(["top", "--web", "quick.yaml", "--cluster", "--allow-edit"]) == 2
     assert "the page cannot change a release" in capsys.readouterr().err

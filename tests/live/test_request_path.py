@@ -10,7 +10,7 @@ from penstock.live.page import request_path
 from penstock.live.page.request_path import RecordedRequests
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
-from penstock.tracing.load import Loaded, load
+from penstock.tracing.requests import Loaded, load
 from penstock.tracing.store import FILE_BYTES, Kind, Message, Writer
 from tests.tracing.build import Trace, peers
 
@@ -31,19 +31,19 @@ def store(state: StateDir, *traces: Trace) -> None:
 def test_the_reply_has_the_path_of_a_request(tmp_path: Path) -> None:
     state = traced(tmp_path)
     store(state, *peers(), Trace("slow", at_ms=50_000, client="mine", prefill_ms=90.0, cached=0))
-    found = RecordedRequests(state)({"id": "mine"}, {"22": "decode.0"})["path"]
-    assert found["id"] == "slow"
-    assert found["summary"][0] == "client ID mine"
-    assert found["steps"][1:3] == [
+    path = RecordedRequests(state)({"id": "mine"}, {"22": "decode.0"})["path"]
+    assert path["id"] == "slow"
+    assert path["summary"][0] == "client ID mine"
+    assert path["steps"][1:3] == [
         ("prefill worker 11", "selected with 9 cached KV blocks of the prompt"),
         ("decode worker 22 (decode.0)", "selected with 9 cached KV blocks of the prompt"),
     ]
-    prefill = next(stage for stage in found["stages"] if stage["name"] == "prefill")
+    prefill = next(stage for stage in path["stages"] if stage["name"] == "prefill")
     assert (prefill["time"], prefill["usual"], prefill["is_slow"]) == ("89.9 ms", "9.9 ms", True)
-    ends = [stage["start"] + stage["share"] for stage in found["stages"]]
+    ends = [stage["start"] + stage["share"] for stage in path["stages"]]
     assert ends == sorted(ends)
     assert ends[-1] == pytest.approx(1.0)
-    assert [label for label, _ in found["verdict"]] == ["slow stage", "cause", "why", "fix"]
+    assert [label for label, _ in path["verdict"]] == ["slow stage", "cause", "why", "fix"]
 
 
 def test_the_list_has_the_newest_or_the_slowest_first(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_the_traces_are_read_again_only_if_more_is_stored(
 def test_a_graph_without_traces_says_how_to_record_them(tmp_path: Path) -> None:
     state = traced(tmp_path)
     read = RecordedRequests(state)
-    found = read({"order": "newest"}, {})
-    assert found["is_traced"] is False
-    assert found["problem"].startswith("The graph was never up. Run")
+    reply = read({"order": "newest"}, {})
+    assert reply["is_traced"] is False
+    assert reply["problem"].startswith("The graph was never up. Run")
     state.logs.mkdir(parents=True)
     assert "recorded no traces" in read({"id": "x"}, {})["problem"]
     assert "--trace" in read({"id": "x"}, {})["problem"]

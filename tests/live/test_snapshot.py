@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.live.model import LiveSnapshot, WorkerView
 from penstock.live.page.view import view_of
-from penstock.live.rates import Scrapes
+from penstock.live.scrape import Scrapes
 from penstock.live.snapshot import snapshot
 from penstock.live.text import topology_lines
 from penstock.local.reconcile import ReplicaState
@@ -26,8 +27,8 @@ from tests.live.constructed import (
 )
 
 
-def worker(found: LiveSnapshot, name: str) -> WorkerView:
-    return next(w for w in found.workers if w.name == name)
+def worker(latest: LiveSnapshot, name: str) -> WorkerView:
+    return next(w for w in latest.workers if w.name == name)
 
 
 def test_rates_are_the_increase_of_counters_per_second() -> None:
@@ -42,9 +43,9 @@ def test_rates_are_the_increase_of_counters_per_second() -> None:
 
 
 def test_processes_are_in_the_order_of_a_request_with_their_figures() -> None:
-    found = busy()
-    assert [w.name for w in found.workers] == ["frontend.0", "prefill.0", "decode.0"]
-    decode = worker(found, "decode.0")
+    latest = busy()
+    assert [w.name for w in latest.workers] == ["frontend.0", "prefill.0", "decode.0"]
+    decode = worker(latest, "decode.0")
     assert (decode.running, decode.queued) == (2, 2)  # one waits in the engine, one before it
     assert decode.kv_usage == 0.25
     assert decode.prefix_hit_rate == pytest.approx(0.4)
@@ -52,7 +53,7 @@ def test_processes_are_in_the_order_of_a_request_with_their_figures() -> None:
     assert decode.output_token_rate == 40
     assert decode.itl_s == 0.008
     assert decode.ttft_s is None
-    assert worker(found, "prefill.0").ttft_s == 0.25
+    assert worker(latest, "prefill.0").ttft_s == 0.25
 
 
 def test_what_a_process_does_not_export_is_unknown_and_not_zero() -> None:
@@ -64,11 +65,11 @@ def test_what_a_process_does_not_export_is_unknown_and_not_zero() -> None:
 
 
 def test_the_first_scrape_has_gauges_but_no_rates() -> None:
-    found = history([graph()], [{}])
-    assert found.window_s is None
-    assert found.totals.request_rate is None
-    assert found.totals.running == 2
-    assert worker(found, "decode.0").request_rate is None
+    latest = history([graph()], [{}])
+    assert latest.window_s is None
+    assert latest.totals.request_rate is None
+    assert latest.totals.running == 2
+    assert worker(latest, "decode.0").request_rate is None
 
 
 def test_edges_follow_a_request_to_the_kv_transfer() -> None:
@@ -114,8 +115,8 @@ def test_each_engine_has_names_of_its_own(
         counter = f"{generated} {tokens}\n" if generated else ""
         return worker_text(0, f"{running} 5\n{waiting} 2\n{usage} 0.5\n{counter}")
 
-    found = history([graph()] * 2, [{DECODE_PORT: text(0)}, {DECODE_PORT: text(70)}])
-    decode = worker(found, "decode.0")
+    latest = history([graph()] * 2, [{DECODE_PORT: text(0)}, {DECODE_PORT: text(70)}])
+    decode = worker(latest, "decode.0")
     assert (decode.running, decode.queued, decode.kv_usage) == (5, 3, 0.5)
     assert decode.output_token_rate == (70 if generated else None)
 
@@ -126,59 +127,59 @@ def test_a_restarted_process_starts_again_without_a_negative_rate() -> None:
         replica("decode.0", Role.DECODE, 9, DECODE_PORT, restarts=1),
     )
     before = {DECODE_PORT: worker_text(500)}
-    found = history([graph(), again, again], [before, {DECODE_PORT: worker_text(1)}, {}])
-    decode = worker(found, "decode.0")
+    latest = history([graph(), again, again], [before, {DECODE_PORT: worker_text(1)}, {}])
+    decode = worker(latest, "decode.0")
     assert decode.request_rate == 0
     assert decode.restarts == 1
 
 
 def test_a_counter_that_was_reset_in_the_same_process_counts_from_zero() -> None:
-    found = history(
+    latest = history(
         [graph()] * 2, [{FRONTEND_PORT: frontend_text(50)}, {FRONTEND_PORT: frontend_text(3)}]
     )
-    assert found.totals.request_rate == 3
+    assert latest.totals.request_rate == 3
 
 
 def test_a_process_that_hangs_or_refuses_leaves_the_rest_as_it_is() -> None:
     for text in (None, ""):
-        found = history([graph()] * 2, [{}, {DECODE_PORT: text, PREFILL_PORT: worker_text(6)}])
-        assert worker(found, "decode.0").responds is False
-        assert worker(found, "decode.0").running is None
-        assert worker(found, "prefill.0").request_rate == 6
-        assert found.alerts == ("decode.0 does not return its metrics",)
+        latest = history([graph()] * 2, [{}, {DECODE_PORT: text, PREFILL_PORT: worker_text(6)}])
+        assert worker(latest, "decode.0").responds is False
+        assert worker(latest, "decode.0").running is None
+        assert worker(latest, "prefill.0").request_rate == 6
+        assert latest.alerts == ("decode.0 does not return its metrics",)
 
 
 def test_a_metrics_endpoint_that_returns_something_else_does_not_respond() -> None:
     broken = "dynamo_component_requests_total{ never closed\n"
-    found = history([graph()], [{DECODE_PORT: broken}])
-    assert worker(found, "decode.0").responds is False
+    latest = history([graph()], [{DECODE_PORT: broken}])
+    assert worker(latest, "decode.0").responds is False
 
 
 def test_a_crashed_worker_is_an_alert_and_not_ready() -> None:
     crashed = replica("decode.0", Role.DECODE, 3, DECODE_PORT, state=ReplicaState.CRASHED)
-    found = history([graph(crashed)], [{}])
-    assert found.alerts == ("decode.0 has crashed and will be restarted",)
-    assert [(c.name, c.ready, c.desired) for c in found.components] == [("decode", 0, 1)]
-    assert worker(found, "decode.0").responds is None
+    latest = history([graph(crashed)], [{}])
+    assert latest.alerts == ("decode.0 has crashed and will be restarted",)
+    assert [(c.name, c.ready, c.desired) for c in latest.components] == [("decode", 0, 1)]
+    assert worker(latest, "decode.0").responds is None
 
 
 def test_a_pool_without_replicas_stays() -> None:
     state = graph()
-    rest = tuple(one for one in state.replicas if one.program != "decode")
+    rest = tuple(component for component in state.replicas if component.program != "decode")
     update = {"replicas": rest, "desired_replicas": {**state.desired_replicas, "decode": 0}}
-    found = snapshot(state.model_copy(update=update), Scrapes(), (), 0.0)
-    (decode,) = [one for one in found.components if one.name == "decode"]
+    latest = snapshot(with_fields(state, **update), Scrapes(), (), 0.0)
+    (decode,) = [component for component in latest.components if component.name == "decode"]
     assert (decode.role, decode.ready, decode.desired) == ("decode", 0, 0)
-    assert ["decode", 0] in view_of(found)["pools"]
-    assert topology_lines(found, 160)[0].endswith("→ decode 0/0")
-    assert found.alerts == ("decode has no replicas",)
+    assert ["decode", 0] in view_of(latest)["pools"]
+    assert topology_lines(latest, 160)[0].endswith("→ decode 0/0")
+    assert latest.alerts == ("decode has no replicas",)
 
 
 def test_rates_cover_the_last_seconds_only() -> None:
     texts = [{FRONTEND_PORT: frontend_text(100 if n >= 2 else 0)} for n in range(12)]
-    found = history([graph()] * 12, texts)
-    assert found.totals.request_rate == 0  # the requests of the third second are too old
-    assert found.window_s == 5
+    latest = history([graph()] * 12, texts)
+    assert latest.totals.request_rate == 0  # the requests of the third second are too old
+    assert latest.window_s == 5
 
 
 def test_a_snapshot_is_json() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.cli.main import main
 from penstock.live.model import STOPPED, LiveSnapshot
@@ -53,7 +54,7 @@ def up(source: Path) -> Iterator[StateDir]:
 
 
 def state_of(source: Path, state: LocalState | None = None) -> LocalState:
-    return (state or graph()).model_copy(update={"source": str(source)})
+    return with_fields(state or graph(), source=str(source))
 
 
 def test_a_new_event_and_a_new_state_are_in_the_next_snapshot(source: Path, up: StateDir) -> None:
@@ -86,13 +87,13 @@ def test_a_graph_that_stops_is_shown_as_stopped_with_its_events(source: Path, up
         await live.snapshot()
         up.clear()
         up.release()
-        found = await live.snapshot()
+        latest = await live.snapshot()
         await live.close()
-        return found
+        return latest
 
-    found = asyncio.run(run())
-    assert (found.phase, found.endpoint, found.workers) == (STOPPED, None, ())
-    assert found.events
+    latest = asyncio.run(run())
+    assert (latest.phase, latest.endpoint, latest.workers) == (STOPPED, None, ())
+    assert latest.events
 
 
 def test_a_hanging_process_does_not_delay_the_state(source: Path, up: StateDir) -> None:
@@ -101,12 +102,12 @@ def test_a_hanging_process_does_not_delay_the_state(source: Path, up: StateDir) 
     live = LiveGraph(source, scraper=processes.scraper())
 
     async def run() -> LiveSnapshot:
-        found = await live.measured(0.01)
+        latest = await live.measured(0.01)
         await live.close()
-        return found
+        return latest
 
-    found = asyncio.run(run())
-    assert {w.name: w.responds for w in found.workers} == {
+    latest = asyncio.run(run())
+    assert {w.name: w.responds for w in latest.workers} == {
         "frontend.0": True,
         "prefill.0": True,
         "decode.0": False,
@@ -148,17 +149,19 @@ def test_top_prints_one_snapshot_without_a_terminal(
             return capsys.readouterr().out
 
         # A server of a busy machine may respond later than `top` waits.
-        shown = first_good(lambda _: top(), lambda text: text.count("no metrics") == 1)
+        screen = first_good(lambda _: top(), lambda text: text.count("no metrics") == 1)
         ended.set()
         document = first_good(
             lambda _: json.loads(top("--once", "--json")),
-            lambda found: [one["responds"] for one in found["workers"]] == [True, True, False],
+            lambda document: (
+                [worker["responds"] for worker in document["workers"]] == [True, True, False]
+            ),
         )
-    lines = {line.split()[0]: line for line in shown.splitlines()}
+    lines = {line.split()[0]: line for line in screen.splitlines()}
     assert "frontend 1/1" in lines["clients"]
     assert lines["decode.0"].split()[1:4] == ["no", "metrics", "–"]
     assert lines["prefill.0"].split()[1:4] == ["ready", "2", "1"]
-    assert "alert: decode.0 does not return its metrics" in shown
+    assert "alert: decode.0 does not return its metrics" in screen
     assert document["totals"]["request_rate"] > 0
     assert document["workers"][2]["running"] is None
 

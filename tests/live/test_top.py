@@ -31,11 +31,11 @@ Steps = Callable[[Top, "Pilot[None]"], Awaitable[None]]
 def screen(app: Top) -> list[str]:
     """The lines of the terminal."""
     width, height = app.size
-    found = []
+    orders = []
     for y in range(height):
         strips = app.screen._compositor.render_strips()  # the text that export_screenshot draws
-        found.append("".join(segment.text for segment in strips[y])[:width].rstrip())
-    return found
+        orders.append("".join(segment.text for segment in strips[y])[:width].rstrip())
+    return orders
 
 
 def run(read: Next, width: int, steps: Steps, interval_s: float = 1e6) -> Top:
@@ -61,31 +61,31 @@ def reads(*snapshots: LiveSnapshot) -> Next:
 
 def shown(snapshots: list[LiveSnapshot], width: int, *keys: str) -> list[str]:
     """The screen of the last snapshot after the keys."""
-    found: list[str] = []
+    screens: list[str] = []
 
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         for _ in snapshots[1:]:
             await app._refresh()
         await pilot.press(*keys)
         await pilot.pause()
-        found.extend(screen(app))
+        screens.extend(screen(app))
 
     run(reads(*snapshots), width, steps)
-    return found
+    return screens
 
 
 def after_each(*keys: str) -> list[list[str]]:
     """The screens of one view after each key; an empty one is not pressed."""
-    found: list[list[str]] = []
+    rows: list[list[str]] = []
 
     async def steps(app: Top, pilot: Pilot[None]) -> None:
         for key in keys:
             await pilot.press(*([key] if key else []))
             await pilot.pause()
-            found.append(screen(app))
+            rows.append(screen(app))
 
     run(reads(busy()), 80, steps)
-    return found
+    return rows
 
 
 def names(lines: list[str]) -> Iterator[str]:
@@ -134,7 +134,7 @@ def test_s_sorts_by_the_next_column_and_r_reverses() -> None:
 
 def test_the_help_opens_and_closes() -> None:
     opened, closed = after_each("question_mark", "escape")
-    assert any("prefix-cache hit rate" in one for one in opened[6:])
+    assert any("prefix-cache hit rate" in line for line in opened[6:])
     assert not any("close this help" in line for line in closed)
 
 
@@ -162,14 +162,14 @@ def test_the_view_refreshes_itself() -> None:
 
 
 def test_a_crash_is_an_alert_and_a_graph_that_stops_is_named_as_stopped() -> None:
-    found = busy()
-    (frontend, prefill, decode) = found.workers
+    latest = busy()
+    (frontend, prefill, decode) = latest.workers
     crashed = replace(decode, state=ReplicaState.CRASHED, responds=None, running=None)
-    later = replace(found, workers=(frontend, prefill, crashed), alerts=("decode.0 has crashed",))
-    text = "\n".join(shown([found, later], 80))
+    later = replace(latest, workers=(frontend, prefill, crashed), alerts=("decode.0 has crashed",))
+    text = "\n".join(shown([latest, later], 80))
     assert "alert: decode.0 has crashed" in text
     assert "crashed" in next(line for line in text.splitlines() if "decode.0 " in line)
-    lines = shown([found, stopped(found.graph, EVENTS, 0.0)], 80)
+    lines = shown([latest, stopped(latest.graph, EVENTS, 0.0)], 80)
     assert lines[0] == " graph.yaml: stopped"
     assert "not up any more" in lines[1]
     assert list(names(lines)) == []
@@ -177,19 +177,19 @@ def test_a_crash_is_an_alert_and_a_graph_that_stops_is_named_as_stopped() -> Non
 
 
 def test_replicas_that_come_and_go_are_rows_of_the_table() -> None:
-    found = busy()
-    fewer = replace(found, workers=found.workers[:2])
-    assert list(names(shown([found, fewer], 80))) == ["frontend.0", "prefill.0"]
-    assert len(list(names(shown([fewer, found], 80)))) == 3
+    latest = busy()
+    fewer = replace(latest, workers=latest.workers[:2])
+    assert list(names(shown([latest, fewer], 80))) == ["frontend.0", "prefill.0"]
+    assert len(list(names(shown([fewer, latest], 80)))) == 3
 
 
 def test_a_graph_with_one_pool_and_one_with_several() -> None:
-    found = busy()
-    edges = (*found.edges[:2], Edge(source="router", target="decode", request_rate=None))
-    (line,) = topology_lines(replace(found, edges=edges), 160)
+    latest = busy()
+    edges = (*latest.edges[:2], Edge(source="router", target="decode", request_rate=None))
+    (line,) = topology_lines(replace(latest, edges=edges), 160)
     assert line.endswith("router ─ – req/s → decode 1/1")
-    more = (*found.edges, Edge(source="router", target="small", request_rate=1.0))
-    lines = topology_lines(replace(found, edges=more), 160)
+    more = (*latest.edges, Edge(source="router", target="small", request_rate=1.0))
+    lines = topology_lines(replace(latest, edges=more), 160)
     assert lines == [
         "clients ─ 4.0 req/s → frontend 1/1 ─ 4.0 req/s → router",
         "router ─ 4.0 req/s → prefill 1/1",

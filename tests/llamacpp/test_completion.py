@@ -16,7 +16,7 @@ from penstock.llamacpp.grammar import Output
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
-from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver
+from penstock.llamacpp.shared_memory import KvFiles
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
 from penstock.tokenizer import FOLDER
@@ -28,8 +28,8 @@ KV = b"keys and values"
 def event(token: int, count: int, *, stop: bool = False, **more: Any) -> dict[str, Any]:
     """An event of llama.cpp with one token, the ``count``-th."""
     stop_type = "limit" if stop else "none"
-    made = {"content": "x", "tokens": [token], "stop": stop, "stop_type": stop_type}
-    return {**made, "tokens_predicted": count, **more}
+    fields = {"content": "x", "tokens": [token], "stop": stop, "stop_type": stop_type}
+    return {**fields, "tokens_predicted": count, **more}
 
 
 class FakeServer:
@@ -46,8 +46,8 @@ class FakeServer:
     async def stream(self, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
         self.bodies.append(body)
         try:
-            for one in self.events:
-                yield one
+            for sent in self.events:
+                yield sent
             if self.error is not None:
                 raise self.error
         finally:
@@ -91,9 +91,9 @@ class Worker:
             output=output,
         )
 
-    def chunks(self, made: Completion, transferred: KvTransfer | None = None) -> list[Chunk]:
+    def chunks(self, completion: Completion, transferred: KvTransfer | None = None) -> list[Chunk]:
         async def collect() -> list[Chunk]:
-            async with aclosing(made.chunks(transferred, SharedMemoryReceiver())) as chunks:
+            async with aclosing(completion.chunks(transferred)) as chunks:
                 return [chunk async for chunk in chunks]
 
         return asyncio.run(collect())
@@ -154,15 +154,15 @@ def test_the_output_ends(last: dict[str, Any], asked: dict[str, Any], reason: st
 
 def test_tokens_that_were_held_back_come_with_the_last_one() -> None:
     vocabulary = Vocabulary(FOLDER / "tokenizer.json")
-    own = vocabulary.encode("漢")
-    assert len(own) > 1
-    held = event(own[-1], len(own), content="漢", completion_probabilities=[
+    encoded = vocabulary.encode("漢")
+    assert len(encoded) > 1
+    held = event(encoded[-1], len(encoded), content="漢", completion_probabilities=[
         {"logprob": -0.5, "top_logprobs": []}
     ])  # fmt: skip
-    worker = Worker(FakeServer([held, event(3, len(own) + 1, stop=True)]))
+    worker = Worker(FakeServer([held, event(3, len(encoded) + 1, stop=True)]))
     first, _ = worker.chunks(worker.completion(top_logprobs=0))
-    assert first["token_ids"] == own
-    assert first["log_probs"] == [UNKNOWN_LOGPROB] * (len(own) - 1) + [-0.5]
+    assert first["token_ids"] == encoded
+    assert first["log_probs"] == [UNKNOWN_LOGPROB] * (len(encoded) - 1) + [-0.5]
 
 
 def test_tokens_of_a_character_that_the_limit_cuts_are_generated_again() -> None:

@@ -276,9 +276,9 @@ def test_a_library_without_llguidance_leaves_the_verdict_to_llama_cpp(tmp_path: 
 def test_a_repetition_that_llama_cpp_would_expand_forever_is_refused(
     grammar: str | None, problem: str
 ) -> None:
-    found = gbnf_problem(grammar)
-    assert problem in found
-    assert bool(found) == bool(problem)
+    reason = gbnf_problem(grammar)
+    assert problem in reason
+    assert bool(reason) == bool(problem)
 
 
 def test_a_panic_of_llguidance_is_readable() -> None:

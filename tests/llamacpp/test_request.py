@@ -45,7 +45,7 @@ def test_without_parameters_the_graphs_defaults_apply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "own"),
+    ("name", "value", "llamacpp_name"),
     [
         ("temperature", 0.0, "temperature"),
         ("temperature", 1.5, "temperature"),
@@ -58,21 +58,21 @@ def test_without_parameters_the_graphs_defaults_apply() -> None:
         ("seed", 42, "seed"),
     ],
 )
-def test_a_sampling_parameter_is_passed_on(name: str, value: float, own: str) -> None:
+def test_a_sampling_parameter_is_passed_on(name: str, value: float, llamacpp_name: str) -> None:
     without, with_it = sampled(), sampled(**{name: value})
-    assert with_it == without | {own: value}
+    assert with_it == without | {llamacpp_name: value}
 
 
 def test_values_that_llama_cpp_would_read_differently_are_converted() -> None:
     assert sampled(top_k=-1)["top_k"] == 0
     # 2**32 - 1 is llama.cpp's request for a random seed.
-    seeds = [sampled(seed=given)["seed"] for given in (-1, 2**32 - 1, 2**32, 2**63 - 1, -(2**63))]
+    seeds = [sampled(seed=number)["seed"] for number in (-1, 2**32 - 1, 2**32, 2**63 - 1, -(2**63))]
     assert all(0 <= seed < 2**32 - 1 for seed in seeds)
 
 
-@pytest.mark.parametrize(("asked", "given"), [(None, 7), (1, 1), (7, 7), (8, 7), (1000, 7)])
-def test_max_tokens_end_with_the_context(asked: int | None, given: int) -> None:
-    assert read(stop_conditions={"max_tokens": asked}).max_tokens == given
+@pytest.mark.parametrize(("asked", "limit"), [(None, 7), (1, 1), (7, 7), (8, 7), (1000, 7)])
+def test_max_tokens_end_with_the_context(asked: int | None, limit: int) -> None:
+    assert read(stop_conditions={"max_tokens": asked}).max_tokens == limit
 
 
 @pytest.mark.parametrize("length", [CONTEXT, CONTEXT + 1, 50])
@@ -128,8 +128,8 @@ def test_stop_tokens_are_those_of_the_request_and_the_model() -> None:
 
 @pytest.mark.parametrize(("asked", "probabilities"), [(0, 1), (1, 1), (5, 5)])
 def test_logprobs(asked: int, probabilities: int) -> None:
-    made = read(output_options={"logprobs": asked})
-    assert (made.top_logprobs, made.body["n_probs"]) == (asked, probabilities)
+    asked_for = read(output_options={"logprobs": asked})
+    assert (asked_for.top_logprobs, asked_for.body["n_probs"]) == (asked, probabilities)
 
 
 def test_a_json_schema_is_passed_as_an_object_or_as_text() -> None:
@@ -140,10 +140,10 @@ def test_a_json_schema_is_passed_as_an_object_or_as_text() -> None:
 
 
 def test_a_choice_becomes_a_grammar_whose_words_are_quoted() -> None:
-    made = guided(choice=["yes", 'say "no"', "né", "a\\\n\b"])
+    asked_for = guided(choice=["yes", 'say "no"', "né", "a\\\n\b"])
     expected = 'root ::= "yes" | "say \\"no\\"" | "né" | "a\\\\\\x0A\\x08"'
-    assert made.body["grammar"] == expected
-    assert made.is_constrained
+    assert asked_for.body["grammar"] == expected
+    assert asked_for.is_constrained
 
 
 def test_a_grammar_is_passed_unchanged() -> None:
@@ -156,8 +156,8 @@ def test_only_the_grammar_of_optional_calls_can_be_left_out(
 ) -> None:
     tag = {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"}
     form = {"type": "triggered_tags", "triggers": ["<a>"], "tags": [tag]}
-    given = {"structural_tag": {"format": form | {"at_least_one": at_least_one}}}
-    asked = guided(**given)
+    tag = {"structural_tag": {"format": form | {"at_least_one": at_least_one}}}
+    asked = guided(**tag)
     assert asked.has_optional_grammar is is_optional
     assert "grammar" in asked.body
     assert "grammar" not in asked.without_grammar().body

@@ -31,11 +31,11 @@ async def serving(handler: Handler) -> AsyncIterator[LlamaServer]:
     await site.start()
     assert site._server is not None
     port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-    made = LlamaServer(SimpleNamespace(listening_address=f"http://127.0.0.1:{port}"))
+    server = LlamaServer(SimpleNamespace(listening_address=f"http://127.0.0.1:{port}"))
     try:
-        yield made
+        yield server
     finally:
-        await made.close()
+        await server.close()
         await runner.cleanup()
 
 
@@ -190,7 +190,7 @@ def test_leaving_a_stream_closes_its_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "set_"),
+    ("options", "set_"),
     [
         ({}, {}),
         ({"n_gpu_layers": -1, "n_batch": 512}, {"n_gpu_layers": 9999, "n_batch": 512}),
@@ -198,6 +198,8 @@ def test_leaving_a_stream_closes_its_connection() -> None:
         ({"n_gpu_layers": 24}, {"n_gpu_layers": 24}),
     ],
 )
-def test_all_layers_are_a_number_for_llama_cpp(given: dict[str, int], set_: dict[str, int]) -> None:
+def test_all_layers_are_a_number_for_llama_cpp(
+    options: dict[str, int], set_: dict[str, int]
+) -> None:
     """For llama.cpp, -1 means as many layers as fit into the memory."""
-    assert optional(LlamaCppConfig(**given)) == set_
+    assert optional(LlamaCppConfig(**options)) == set_

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from penstock.llamacpp.shared_memory import KvFiles, SharedMemoryReceiver, opened
-from penstock.llamacpp.transfer import TransferError
+from penstock.llamacpp.shared_memory import KvFiles, TransferError, discard, opened
 
 # The prefill worker: writes each line into a file, and answers with its handle.
 CHILD = """
@@ -54,11 +53,11 @@ def prefill() -> Iterator[Prefill]:
     with subprocess.Popen(
         [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        made = Prefill(process)
+        worker = Prefill(process)
         try:
-            yield made
+            yield worker
         finally:
-            made.kill()
+            worker.kill()
 
 
 def test_another_process_reads_the_file_and_empties_it() -> None:
@@ -78,7 +77,7 @@ def test_a_file_of_a_dead_process_is_gone() -> None:
         worker.kill()
     with pytest.raises(TransferError, match=f"/proc/{handle['pid']}/fd/"), opened(handle):
         pass
-    SharedMemoryReceiver().discard(handle)  # without an error
+    discard(handle)  # without an error
 
 
 def test_an_expired_file_is_dropped_and_a_newer_one_is_kept() -> None:
@@ -111,7 +110,7 @@ def test_a_failed_read_keeps_the_file_for_another_attempt() -> None:
     with pytest.raises(KeyError), opened(handle):
         raise KeyError
     assert files.pending == 1
-    SharedMemoryReceiver().discard(handle)
+    discard(handle)
     assert files.pending == 0
     files.close()
 
@@ -136,7 +135,7 @@ def test_no_descriptor_stays_open() -> None:
     before = len([*Path("/proc/self/fd").iterdir()])
     files = KvFiles(60.0)
     for number in range(5):
-        SharedMemoryReceiver().discard(_written(files, b"kv", float(number)))
+        discard(_written(files, b"kv", float(number)))
     files.close()
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 

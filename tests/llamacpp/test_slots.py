@@ -56,10 +56,10 @@ def test_common_prefix(first: tuple[int, ...], second: tuple[int, ...], shared: 
 
 def test_a_shared_prefix_is_stored_once_and_removed_with_its_last_slot() -> None:
     slots = Slots(2, SIZE)
-    one, two = tokens(1, 2), tokens(1, 3)
-    assert [b.hash for b in slots.set_content(0, one).stored] == hashes(one)
+    first, two = tokens(1, 2), tokens(1, 3)
+    assert [b.hash for b in slots.set_content(0, first).stored] == hashes(first)
     assert [b.hash for b in slots.set_content(1, two).stored] == hashes(two)[1:]
-    assert slots.set_content(0, ()) == Changes((), (hashes(one)[1],))
+    assert slots.set_content(0, ()) == Changes((), (hashes(first)[1],))
     assert slots.set_content(1, ()).removed == tuple(hashes(two))
 
 
@@ -88,7 +88,7 @@ def test_events_describe_exactly_the_blocks_of_all_slots(
             assert block.parent is None or router[block.parent] == 1, "its parent is unknown"
             router[block.hash] += 1
         router.subtract(changes.removed)
-        expected = {number for one in content for number in hashes(one)}
+        expected = {number for prompt in content for number in hashes(prompt)}
         assert {n for n, count in router.items() if count} == expected
         assert set(router.values()) <= {0, 1}
 

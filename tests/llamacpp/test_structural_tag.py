@@ -30,8 +30,8 @@ def tag(name: str, schema: Any) -> dict[str, Any]:
 
 def calls(**options: bool) -> dict[str, Any]:
     tags = [tag("weather", CITY), tag("time", True)]
-    found = {"type": "triggered_tags", "triggers": ["<tool_call>"], "tags": tags}
-    return structural(found | {"at_least_one": False, "stop_after_first": False} | options)
+    triggered = {"type": "triggered_tags", "triggers": ["<tool_call>"], "tags": tags}
+    return structural(triggered | {"at_least_one": False, "stop_after_first": False} | options)
 
 
 def structural(form: dict[str, Any]) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def test_a_structural_tag_may_be_text(llguidance: Llguidance) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("form", "message"),
     [
         (structural({"type": "qwen_xml_parameter"}), "'qwen_xml_parameter'"),
         (structural({"type": "sequence", "elements": [{"type": "regex"}]}), "'regex'"),
@@ -122,6 +122,6 @@ def test_a_structural_tag_may_be_text(llguidance: Llguidance) -> None:
         (structural({"type": "tag", "begin": "a"}), "content"),
     ],
 )
-def test_an_unknown_or_incomplete_format_is_refused(given: Any, message: str) -> None:
+def test_an_unknown_or_incomplete_format_is_refused(form: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
-        grammar_of(given)
+        grammar_of(form)

@@ -22,12 +22,12 @@ def written(folder: Path, words: Sequence[bytes]) -> Vocabulary:
     """All bytes, then ``words`` without merges, then one special token."""
     alphabet = [CHARACTER[byte] for byte in range(256)]
     names = alphabet + ["".join(CHARACTER[byte] for byte in word) for word in words]
-    made = Tokenizer(models.BPE({name: i for i, name in enumerate(names)}, []))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens([AddedToken("<|end|>", special=True)])
+    tokenizer = Tokenizer(models.BPE({name: i for i, name in enumerate(names)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True)])
     file = folder / "tokenizer.json"
-    made.save(str(file))
+    tokenizer.save(str(file))
     return Vocabulary(file)
 
 
@@ -42,32 +42,32 @@ def test_every_byte_has_one_character() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_tokenizers_own_tokens_are_found(text: str) -> None:
-    own = packaged().encode(text)
-    assert packaged().tokens(text, own[-1], len(own)) == own
+    encoded = packaged().encode(text)
+    assert packaged().tokens(text, encoded[-1], len(encoded)) == encoded
 
 
 @given(st.text(min_size=1, max_size=8))
 def test_tokens_of_any_text_are_found_from_the_last_one(text: str) -> None:
-    own = packaged().encode(text)
-    assert packaged().tokens(text, own[-1], len(own)) == own
+    encoded = packaged().encode(text)
+    assert packaged().tokens(text, encoded[-1], len(encoded)) == encoded
 
 
 def test_another_split_than_the_tokenizers_own_is_found_by_its_bytes(tmp_path: Path) -> None:
     """The model may generate tokens that the tokenizer would join, or split."""
     face = "😀".encode()
-    made = written(tmp_path, [face[:2], face[2:], face[:3]])
+    vocabulary = written(tmp_path, [face[:2], face[2:], face[:3]])
     first, second, long = 256, 257, 258
-    assert made.encode("😀") == list(face), "the tokenizer has no merges"
-    assert made.tokens("😀", second, 2) == [first, second]
-    assert made.tokens("😀", face[3], 2) == [long, face[3]]
-    assert made.tokens("😀", face[3], 3) == [first, face[2], face[3]]
-    assert made.tokens("😀", face[3], 4) == list(face)
+    assert vocabulary.encode("😀") == list(face), "the tokenizer has no merges"
+    assert vocabulary.tokens("😀", second, 2) == [first, second]
+    assert vocabulary.tokens("😀", face[3], 2) == [long, face[3]]
+    assert vocabulary.tokens("😀", face[3], 3) == [first, face[2], face[3]]
+    assert vocabulary.tokens("😀", face[3], 4) == list(face)
 
 
 def test_text_that_no_tokens_have_is_unknown(tmp_path: Path) -> None:
-    made = written(tmp_path, [])
+    vocabulary = written(tmp_path, [])
     face = "😀".encode()
-    assert made.tokens("😀", 65, 4) == [], "the last token has other bytes"
-    assert made.tokens("😀", face[3], 3) == [], "no three tokens have four bytes"
-    assert made.tokens("�", face[0], 1) == [], "a cut character is sent as U+FFFD"
-    assert made.tokens("<|end|>", 9999, 2) == [], "no such token"
+    assert vocabulary.tokens("😀", 65, 4) == [], "the last token has other bytes"
+    assert vocabulary.tokens("😀", face[3], 3) == [], "no three tokens have four bytes"
+    assert vocabulary.tokens("�", face[0], 1) == [], "a cut character is sent as U+FFFD"
+    assert vocabulary.tokens("<|end|>", 9999, 2) == [], "no such token"

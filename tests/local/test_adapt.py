@@ -9,7 +9,7 @@ import pytest
 from penstock.engines.engine import NoSimulation, Simulation
 from penstock.errors import ManifestError, UsageError
 from penstock.local.adapt import adapt
-from penstock.local.deployment import LocalDeployment, Overrides
+from penstock.local.deployment import LocalDeployment, Overrides, Program
 from penstock.local.machine import Machine
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import FILE, PredictedTiming
@@ -78,11 +78,20 @@ def adapted_with_timing(
     return adapt(deployment, machine, chosen, nowhere, simulate, no_settings, TIMING)
 
 
+def named(local: LocalDeployment, name: str) -> Program:
+    program = local.program(name)
+    assert program is not None
+    return program
+
+
+def with_frontend(*flags: str, env: dict[str, str] | None = None) -> LocalDeployment:
+    """The local graph of a frontend and a mocker."""
+    return adapted(deployment(frontend(*flags, env=env), mocker("worker", "agg")))
+
+
 def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replayed_engine() -> None:
-    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
-    prefill, worker = made.program("prefill"), made.program("worker")
-    assert prefill is not None
-    assert worker is not None
+    local = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.WORKER)))
+    prefill, worker = named(local, "prefill"), named(local, "worker")
     assert prefill.argv[:3] == ("/sim/bin/python", "-m", "dynamo.mocker")
     mode = ("--disaggregation-mode", "prefill", "--extra-engine-args", FILE)
     assert prefill.argv[-6:] == (*mode, "--kv-bytes-per-token", "36864")
@@ -93,14 +102,14 @@ def test_a_mocker_with_predicted_timing_runs_in_its_environment_with_the_replaye
 
 
 def test_predicted_timing_is_described_and_the_mockers_own_settings_are_not() -> None:
-    made = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
+    local = adapted_with_timing(deployment(frontend(), trtllm(Role.PREFILL)))
     assert (
         "prefill: predicted timing, not measured: acme/model on b200_sxm, tp 2; "
         "2 data-parallel ranks, each with 9 KV blocks of 32 tokens, 4 sequences, "
         "512 tokens per step"
-    ) in made.notes
-    assert made.notes[-1] == "assumed: much"
-    assert not any("mocker settings" in note for note in made.notes)
+    ) in local.notes
+    assert local.notes[-1] == "assumed: much"
+    assert not any("mocker settings" in note for note in local.notes)
 
 
 def test_predicted_timing_for_an_engine_that_is_not_substituted_is_an_error() -> None:
@@ -112,80 +121,74 @@ def test_predicted_timing_for_an_engine_that_is_not_substituted_is_an_error() ->
 
 def test_changed_limits_start_a_new_generation() -> None:
     graph = deployment(frontend(), trtllm(Role.PREFILL))
-    before = adapted_with_timing(graph).program("prefill")
     engines = {"prefill": timed_engine("prefill", max_num_seqs=5)}
     timing = PredictedTiming(python=TIMING.python, engines=engines)
     after = adapt(graph, LAPTOP, Overrides(), nowhere, simulate, no_settings, timing)
-    changed = after.program("prefill")
-    assert before is not None
-    assert changed is not None
-    assert before.key != changed.key
+    assert named(adapted_with_timing(graph), "prefill").key != named(after, "prefill").key
 
 
 def test_a_mocker_graph_runs_unchanged_and_a_note_names_the_packaged_tokenizer() -> None:
-    made = adapted(deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode")))
-    prefill = made.program("prefill")
-    assert prefill is not None
+    local = adapted(
+        deployment(frontend(), mocker("prefill", "prefill"), mocker("decode", "decode"))
+    )
+    prefill = named(local, "prefill")
     assert prefill.argv[:3] == ("/env/bin/python", "-m", "dynamo.mocker")
     assert str(FOLDER) in prefill.argv
     assert prefill.argv[5:7] == ("--model-name", "acme/model")
     assert not prefill.is_substitute
     assert prefill.is_mocker
-    assert any("acme/model" in note and "tokenizer" in note for note in made.notes)
+    assert any("acme/model" in note and "tokenizer" in note for note in local.notes)
 
 
 def test_a_local_model_folder_is_used() -> None:
     graph = deployment(frontend(), mocker("worker", "agg"))
-    made = adapt(
+    local = adapt(
         graph, LAPTOP, Overrides(), lambda model: Path("/models/acme"), simulate, no_settings
     )
-    worker = made.program("worker")
-    assert worker is not None
+    worker = named(local, "worker")
     assert "/models/acme" in worker.argv
-    assert [note for note in made.notes if note.startswith("tokenizer")] == []
+    assert [note for note in local.notes if note.startswith("tokenizer")] == []
 
 
 def test_an_engine_without_a_gpu_is_substituted_and_notes_list_what_is_lost() -> None:
-    made = adapted(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
-    decode = made.program("decode")
-    assert decode is not None
+    local = adapted(deployment(frontend(), trtllm(Role.PREFILL), trtllm(Role.DECODE)))
+    decode = named(local, "decode")
     assert decode.is_substitute
     assert decode.is_mocker
     assert decode.role is Role.DECODE
     assert "dynamo.mocker" in decode.argv
-    assert "decode: using mocker instead of trtllm (no GPU on this machine)" in made.notes
-    assert "decode: mocker settings from the graph: block size 32" in made.notes
-    assert "decode: not simulated: parsers" in made.notes
+    assert "decode: using mocker instead of trtllm (no GPU on this machine)" in local.notes
+    assert "decode: mocker settings from the graph: block size 32" in local.notes
+    assert "decode: not simulated: parsers" in local.notes
 
 
 def test_an_engine_with_a_gpu_and_its_environment_is_not_substituted() -> None:
     graph = deployment(frontend(), on_gpus(Engine.TRTLLM, *TRTLLM, gpus=2))
-    made = adapt(graph, GPU_NODE, Overrides(), lambda model: Path("/m"), simulate, no_settings)
-    worker = made.program("worker")
-    assert worker is not None
+    local = adapt(graph, GPU_NODE, Overrides(), lambda model: Path("/m"), simulate, no_settings)
+    worker = named(local, "worker")
     assert worker.argv[:3] == ("/trtllm/bin/python", "-m", "dynamo.trtllm")
     assert (worker.is_substitute, worker.gpus) == (False, 2)
-    assert "worker: running trtllm on this machine's GPUs, 2 for each replica" in made.notes
+    assert "worker: running trtllm on this machine's GPUs, 2 for each replica" in local.notes
 
 
-def test_with_a_gpu_but_no_environment_the_note_names_the_command() -> None:
-    machine = Machine(gpus=1, python="/env/bin/python")
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
-    assert (
-        "worker: using mocker instead of trtllm (this machine has a GPU, but not environment "
-        "trtllm: `penstock env install trtllm`)"
-    ) in made.notes
+NO_ENVIRONMENT = (
+    "this machine has a GPU, but not environment trtllm: `penstock tools env install trtllm`"
+)
 
 
-def test_why_there_is_no_gpu_is_in_the_note() -> None:
-    machine = Machine(gpus=0, no_gpu="NVML: version mismatch")
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine)
-    assert "worker: using mocker instead of trtllm (NVML: version mismatch)" in made.notes
-
-
-def test_engine_mocker_substitutes_although_there_is_a_gpu() -> None:
-    made = adapted(deployment(frontend(), trtllm(Role.WORKER)), GPU_NODE, engine=Engine.MOCKER)
-    assert "worker: using mocker instead of trtllm (--engine mocker)" in made.notes
+@pytest.mark.parametrize(
+    ("machine", "overrides", "reason"),
+    [
+        (Machine(gpus=1, python="/env/bin/python"), {}, NO_ENVIRONMENT),
+        (Machine(gpus=0, no_gpu="NVML: version mismatch"), {}, "NVML: version mismatch"),
+        (GPU_NODE, {"engine": Engine.MOCKER}, "--engine mocker"),
+    ],
+)
+def test_a_note_says_why_the_mocker_replaces_an_engine(
+    machine: Machine, overrides: dict[str, Engine], reason: str
+) -> None:
+    local = adapted(deployment(frontend(), trtllm(Role.WORKER)), machine, **overrides)
+    assert f"worker: using mocker instead of trtllm ({reason})" in local.notes
 
 
 def test_several_engines_in_one_pod_become_several_programs() -> None:
@@ -203,9 +206,9 @@ def test_several_engines_in_one_pod_become_several_programs() -> None:
 
 def test_a_note_names_a_component_that_is_not_started() -> None:
     planner = component("Planner", Role.PLANNER, "python3", "-m", "dynamo.planner")
-    made = adapted(deployment(frontend(), mocker("worker", "agg"), planner))
-    assert made.program("planner") is None
-    assert "Planner: not started on this machine (planner: dynamo.planner)" in made.notes
+    local = adapted(deployment(frontend(), mocker("worker", "agg"), planner))
+    assert local.program("planner") is None
+    assert "Planner: not started on this machine (planner: dynamo.planner)" in local.notes
 
 
 @pytest.mark.parametrize(
@@ -220,73 +223,53 @@ def test_a_graph_that_cannot_serve_is_an_error(
 
 
 def test_flags_of_planes_are_removed_and_set_the_infrastructure() -> None:
-    flags = ("--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats")
-    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
-    assert made.infrastructure.discovery == "etcd"
-    assert made.infrastructure.events == "nats"
-    assert made.infrastructure.requests == "nats"
-    program = made.program("frontend")
-    assert program is not None
-    assert not any("plane" in part or "discovery" in part for part in program.argv)
+    local = with_frontend(
+        "--discovery-backend", "etcd", "--event-plane=nats", "--request-plane", "nats"
+    )
+    planes = local.infrastructure
+    assert (planes.discovery, planes.events, planes.requests) == ("etcd", "nats", "nats")
+    argv = named(local, "frontend").argv
+    assert not any("plane" in part or "discovery" in part for part in argv)
 
 
 def test_kubernetes_discovery_becomes_file_discovery() -> None:
     env = {"DYN_DISCOVERY_BACKEND": "kubernetes", "ETCD_ENDPOINTS": ""}
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.discovery == "file"
-    assert made.infrastructure.etcd_endpoints == ()
+    planes = with_frontend(env=env).infrastructure
+    assert (planes.discovery, planes.etcd_endpoints) == ("file", ())
 
 
 def test_only_servers_on_this_machine_are_used() -> None:
+    """async-nats connects to each server of a list."""
     env = {
         "DYN_DISCOVERY_BACKEND": "etcd",
         "ETCD_ENDPOINTS": "http://127.0.0.1:2379,http://b:2379,[::1]:2379,http://[b",
         "DYN_EVENT_PLANE": "nats",
         "NATS_SERVER": "nats://c:4222",
     }
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
-    assert made.infrastructure.nats_url == ""
-    assert {n for n in made.notes if n.startswith("ignoring")} == {
+    local = with_frontend(env=env)
+    assert local.infrastructure.etcd_endpoints == ("http://127.0.0.1:2379", "[::1]:2379")
+    assert local.infrastructure.nats_url == ""
+    assert {n for n in local.notes if n.startswith("ignoring")} == {
         "ignoring http://b:2379 on this machine",
         "ignoring http://[b on this machine",
         "ignoring nats://c:4222 on this machine: starting a server here instead",
     }
-
-
-def test_a_server_of_another_machine_in_a_list_is_not_used() -> None:
-    """async-nats connects to each server of a list."""
     servers = "nats://127.0.0.1:4222,nats://c:4222, nats://localhost:4223"
-    env = {"DYN_REQUEST_PLANE": "nats", "NATS_SERVER": servers}
-    made = adapted(deployment(frontend(env=env), mocker("worker", "agg")))
-    assert made.infrastructure.nats_url == "nats://127.0.0.1:4222,nats://localhost:4223"
-    assert "ignoring nats://c:4222 on this machine" in made.notes
+    local = with_frontend(env={"DYN_REQUEST_PLANE": "nats", "NATS_SERVER": servers})
+    assert local.infrastructure.nats_url == "nats://127.0.0.1:4222,nats://localhost:4223"
+    assert "ignoring nats://c:4222 on this machine" in local.notes
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "nats://127.0.0.1:4222,nats://c:4222",
-        "http://c\\@127.0.0.1:2379",
-        "http://127.0.0.1:2379/@c",
-        "http://127.0.0.1@c:2379",
-        "nats:///c",
-        "/c",
-        "?c",
-        "127.0.0.1.c.org",
-        "nats://0.0.0.0:4222",
-        "",
-    ],
+NOT_LOCAL = (
+    *("nats://127.0.0.1:4222,nats://c:4222", "http://c\\@127.0.0.1:2379"),
+    *("http://127.0.0.1:2379/@c", "http://127.0.0.1@c:2379", "nats:///c", "/c", "?c"),
+    *("127.0.0.1.c.org", "nats://0.0.0.0:4222", ""),
 )
-def test_what_a_client_may_read_as_another_machine_is_not_local(url: str) -> None:
-    assert not is_local(url)
+LOCAL = ("127.0.0.1:2379", "http://[::1]:2379/", "nats://user:word@localhost:4222", "127.9.9.9")
 
 
-@pytest.mark.parametrize(
-    "url", ["127.0.0.1:2379", "http://[::1]:2379/", "nats://user:word@localhost:4222", "127.9.9.9"]
-)
-def test_servers_on_loopback_are_local(url: str) -> None:
-    assert is_local(url)
+def test_what_a_client_may_read_as_another_machine_is_not_local() -> None:
+    assert [url for url in (*NOT_LOCAL, *LOCAL) if is_local(url)] == [*LOCAL]
 
 
 def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> None:
@@ -297,25 +280,23 @@ def test_the_port_comes_from_the_flag_then_the_environment_then_is_8000() -> Non
     assert adapted(deployment(frontend("--http-port=9000"), worker), port=0).port == 0
 
 
-def test_an_edit_of_replicas_changes_no_key() -> None:
-    one = adapted(deployment(frontend(), mocker("worker", "agg")))
-    four = adapted(deployment(frontend(), mocker("worker", "agg", replicas=4)))
-    assert [p.key for p in one.programs] == [p.key for p in four.programs]
-
-
-def test_an_edit_of_a_flag_changes_the_key() -> None:
-    one = adapted(deployment(frontend(), mocker("worker", "agg")))
-    other = adapted(deployment(frontend(), mocker("worker", "agg", "--block-size", "64")))
-    assert one.program("worker") != other.program("worker")
-    assert one.programs[0].key != other.programs[0].key
+def test_an_edit_of_a_flag_changes_the_key_and_one_of_replicas_does_not() -> None:
+    before, more, other = (
+        adapted(deployment(frontend(), worker)).programs[0]
+        for worker in (
+            mocker("worker", "agg"),
+            mocker("worker", "agg", replicas=4),
+            mocker("worker", "agg", "--block-size", "64"),
+        )
+    )
+    assert before.key == more.key
+    assert before.key != other.key
 
 
 def test_a_note_names_the_chat_processor_that_is_replaced() -> None:
-    made = adapted(deployment(frontend("--dyn-chat-processor", "vllm"), mocker("worker", "agg")))
-    program = made.program("frontend")
-    assert program is not None
-    assert "--dyn-chat-processor" not in program.argv
-    assert any("chat processor" in note for note in made.notes)
+    local = with_frontend("--dyn-chat-processor", "vllm")
+    assert "--dyn-chat-processor" not in named(local, "frontend").argv
+    assert any("chat processor" in note for note in local.notes)
 
 
 def test_a_launch_behind_a_wrapper_is_recognized() -> None:
@@ -325,10 +306,8 @@ def test_a_launch_behind_a_wrapper_is_recognized() -> None:
 
 
 def test_notes_name_the_tls_and_grpc_flags_that_the_frontend_ignores() -> None:
-    flags = ("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
-    made = adapted(deployment(frontend(*flags), mocker("worker", "agg")))
-    program = made.program("frontend")
-    assert program is not None
-    assert program.argv[-2:] == ("--router-mode", "kv")
-    assert not {"--tls-cert-path", "/c", "--kserve-grpc-server"} & set(program.argv)
-    assert sum("ignoring --" in note for note in made.notes) == 2
+    local = with_frontend("--tls-cert-path", "/c", "--kserve-grpc-server", "--router-mode", "kv")
+    argv = named(local, "frontend").argv
+    assert argv[-2:] == ("--router-mode", "kv")
+    assert not {"--tls-cert-path", "/c", "--kserve-grpc-server"} & set(argv)
+    assert sum("ignoring --" in note for note in local.notes) == 2

@@ -7,14 +7,13 @@ import json
 import socket
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from penstock.local.ports import LOOPBACK, Ports
 from penstock.local.request_adapter.client_reads import PATH, PROXY_HEADERS, ClientRead, ClientReads
-from penstock.local.request_adapter.rules import CHAT
-from penstock.local.request_adapter.server import Adapter
+from penstock.local.request_adapter.errors import CHAT
+from tests.local.test_request_adapter import adapter
 from tests.support.waiting import LIMIT_S
 
 CHUNK = b"data: " + b"x" * 1000 + b"\n\n"
@@ -69,15 +68,15 @@ async def measured(
     await web.TCPSite(runner, LOOPBACK, inner).start()
     url = f"http://{LOOPBACK}:{inner}"
     reads = ClientReads(url, export_s=0.01, clock_ns=clock)
-    adapter = Adapter("mocker", url, client_reads=reads)
-    await adapter.start(LOOPBACK, outer)
+    in_front = adapter("mocker", inner, outer, reads)
+    await in_front.start()
     try:
         headers = {"traceparent": traceparent, header: "http"}
         size = await asyncio.to_thread(_read, outer, headers, clock)
         if not header:
             await asyncio.wait_for(frontend.has_rows.wait(), LIMIT_S)
     finally:
-        await adapter.stop()
+        await in_front.stop()
         await runner.cleanup()
     return frontend, size
 
@@ -144,9 +143,8 @@ def test_a_frontend_without_traces_measures_nothing() -> None:
 @pytest.mark.asyncio
 async def test_a_receiver_that_is_gone_does_not_matter() -> None:
     reads = ClientReads(f"http://{LOOPBACK}:{Ports().free()}")
-    async with aiohttp.ClientSession() as client:
-        await reads.stop(client)  # nothing to send
-        read = ClientRead.of({})
-        read.end_ns = 1
-        reads.end(read)
-        await reads.stop(client)
+    await reads.stop()  # nothing to send
+    read = ClientRead.of({})
+    read.end_ns = 1
+    reads.end(read)
+    await reads.stop()

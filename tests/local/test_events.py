@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.local.events import MOST, EventKind, EventLog, changes, read_events
 from penstock.local.reconcile import ReplicaState
@@ -15,11 +16,11 @@ from tests.local.builders import running
 
 
 def with_replicas(*replicas: ReplicaStatus, **more: object) -> LocalState:
-    return running().model_copy(update={"replicas": replicas, **more})
+    return with_fields(running(), replicas=replicas, **more)
 
 
 def replica(**changed: object) -> ReplicaStatus:
-    return READY.model_copy(update=changed)
+    return with_fields(READY, **changed)
 
 
 def found(before: LocalState | None, now: LocalState) -> list[tuple[str, str]]:
@@ -71,7 +72,7 @@ def test_a_failed_health_check_is_an_alert_until_the_process_is_healthy() -> Non
 
 
 def test_a_rejected_edit_is_an_alert_once() -> None:
-    rejected = running().model_copy(update={"rejected_edit": ("decode.replicas: got -1",)})
+    rejected = with_fields(running(), rejected_edit=("decode.replicas: got -1",))
     assert found(running(), rejected) == [("alert", "graph")]
     assert found(rejected, rejected) == []
 
@@ -84,7 +85,7 @@ def test_a_replacement_next_to_its_predecessor_is_a_start() -> None:
 
 
 def test_a_pool_that_leaves_the_graph_is_reported() -> None:
-    after = running().model_copy(update={"desired_replicas": {}})
+    after = with_fields(running(), desired_replicas={})
     assert found(running(), after) == [("scale", "decode")]
 
 
@@ -92,7 +93,7 @@ def test_events_are_read_in_order_with_their_times(tmp_path: Path) -> None:
     log = EventLog(tmp_path, clock=iter([1.0, 2.0, 3.0]).__next__)
     log.observe(running())
     log.replaces("decode")
-    log.observe(running().model_copy(update={"phase": Phase.DRAINING}))
+    log.observe(with_fields(running(), phase=Phase.DRAINING))
     events = read_events(tmp_path)
     assert [(e.time_s, e.kind) for e in events] == [
         (1.0, EventKind.READY),

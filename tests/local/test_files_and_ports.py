@@ -57,16 +57,16 @@ def program(**more: object) -> Program:
 
 
 def state(folder: Path) -> StateDir:
-    made = StateDir(folder / "graph.yaml", folder / "state")
-    made.prepare()
-    return made
+    folder_of_state = StateDir(folder / "graph.yaml", folder / "state")
+    folder_of_state.prepare()
+    return folder_of_state
 
 
 def test_ports_are_handed_out_once_and_below_the_highest_that_dynamo_reads() -> None:
     ports = Ports()
-    given = [ports.free() for _ in range(50)]
-    assert len(set(given)) == 50
-    assert all(LOWEST <= port <= HIGHEST for port in given)
+    numbers = [ports.free() for _ in range(50)]
+    assert len(set(numbers)) == 50
+    assert all(LOWEST <= port <= HIGHEST for port in numbers)
 
 
 def test_a_port_in_use_is_not_handed_out() -> None:
@@ -115,43 +115,43 @@ def test_a_port_in_use_is_not_reserved() -> None:
 def test_a_second_up_of_a_graph_is_an_error(tmp_path: Path) -> None:
     first, second = (StateDir(tmp_path / "g.yaml", tmp_path / "s") for _ in range(2))
     first.acquire()
+    assert first.path.stat().st_mode & 0o077 == 0, "only the user can read it"
     with pytest.raises(AlreadyUpError, match="is already up"):
         second.acquire()
     assert second.is_locked()
     first.release()
     assert not second.is_locked()
-
-
-def test_two_graphs_with_the_same_name_have_separate_folders(tmp_path: Path) -> None:
-    one = StateDir(tmp_path / "a" / "g.yaml", tmp_path)
-    other = StateDir(tmp_path / "b" / "g.yaml", tmp_path)
-    assert one.path != other.path
+    # A graph with the same name has a folder of its own.
+    assert StateDir(tmp_path / "b" / "g.yaml", tmp_path / "s").path != first.path
 
 
 def test_clear_keeps_only_the_logs(tmp_path: Path) -> None:
-    made = state(tmp_path)
-    made.log("decode.0").write_text("last words")
-    made.write(running())
-    made.clear()
-    assert [p.name for p in made.path.iterdir()] == ["logs"]
-    assert made.read() is None
+    folder = state(tmp_path)
+    folder.log("decode.0").write_text("last words")
+    folder.write(running())
+    folder.clear()
+    assert [p.name for p in folder.path.iterdir()] == ["logs"]
+    assert folder.read() is None
 
 
 def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path) -> None:
-    made = state(tmp_path)
+    folder = state(tmp_path)
     decode = program()
-    files = write_files(made, decode)
+    files = write_files(folder, decode)
     here = files["/etc/x/engine.json"]
     assert here.read_text() == "{}"
     argv = arguments(decode, files, {}, host="127.0.0.1", port=None)
     assert argv[-1] == str(here)
-    context = RunContext(state=made, namespace="n", infrastructure=Infrastructure())
+    context = RunContext(state=folder, namespace="n", infrastructure=Infrastructure())
     assert environment(decode, files, {}, context, 20001)["CONFIG"] == f"file:{here}"
 
 
-def test_the_longest_path_is_replaced_first() -> None:
+def test_the_longest_path_is_replaced_first_and_none_inside_another() -> None:
     files = {"/a/b": Path("/x"), "/a/b.yaml": Path("/y")}
     assert relocate("/a/b.yaml /a/b", files) == "/y /x"
+    files = {"/engine/config.yaml": Path("/s/engine/config.yaml"), "/config.yaml": Path("/s/c")}
+    assert relocate("/engine/config.yaml", files) == "/s/engine/config.yaml"
+    assert relocate("--x=/config.yaml", files) == "--x=/s/c"
 
 
 def test_the_address_of_a_frontend_comes_last_and_so_overrides() -> None:
@@ -170,23 +170,23 @@ def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Pat
     assert env["DYN_SYSTEM_PORT"] == "20001"
 
 
-@pytest.mark.parametrize(("given", "lease"), [({}, str(LEASE_S)), ({"ETCD_LEASE_TTL": "5"}, "5")])
+@pytest.mark.parametrize(("env", "lease"), [({}, str(LEASE_S)), ({"ETCD_LEASE_TTL": "5"}, "5")])
 def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
-    tmp_path: Path, given: dict[str, str], lease: str
+    tmp_path: Path, env: dict[str, str], lease: str
 ) -> None:
     infra = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=infra)
-    env = environment(program(env=given, files={}), {}, {}, context, 20001)
+    env = environment(program(env=env, files={}), {}, {}, context, 20001)
     assert env["ETCD_LEASE_TTL"] == lease
     assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
 
 
-@pytest.mark.parametrize(("given", "log"), [({}, FRONTEND_LOG), ({"DYN_LOG": "debug"}, "debug")])
+@pytest.mark.parametrize(("env", "log"), [({}, FRONTEND_LOG), ({"DYN_LOG": "debug"}, "debug")])
 def test_only_a_frontend_logs_no_probes_unless_the_graph_sets_its_log(
-    tmp_path: Path, given: dict[str, str], log: str
+    tmp_path: Path, env: dict[str, str], log: str
 ) -> None:
     context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    frontend = program(role=Role.FRONTEND, env=given, files={})
+    frontend = program(role=Role.FRONTEND, env=env, files={})
     assert environment(frontend, {}, {}, context, None)["DYN_LOG"] == log
     assert "DYN_LOG" not in environment(program(), {}, {}, context, 20001)
 
@@ -246,16 +246,9 @@ def test_a_save_is_detected_once_the_content_is_stable(tmp_path: Path) -> None:
     assert not watch.saved(1)  # just changed
     assert not watch.saved(1.1)  # not stable yet
     assert watch.saved(1.3)
+    os.utime(path, (1, 1))  # the same content
     assert not watch.saved(2)
-
-
-def test_a_save_of_the_same_content_is_not_an_edit(tmp_path: Path) -> None:
-    path = tmp_path / "g.yaml"
-    path.write_text("a")
-    watch = FileWatch(path)
-    os.utime(path, (1, 1))
-    assert not watch.saved(1)
-    assert not watch.saved(2)
+    assert not watch.saved(3)
 
 
 def test_a_file_moved_into_place_is_an_edit_and_a_removed_one_is_not(tmp_path: Path) -> None:
@@ -310,33 +303,20 @@ def test_a_file_of_a_foreign_manifest_stays_in_its_folder(tmp_path: Path) -> Non
         write_files(state(tmp_path), evil)
 
 
-def test_a_path_inside_another_is_not_replaced_twice() -> None:
-    files = {"/engine/config.yaml": Path("/s/engine/config.yaml"), "/config.yaml": Path("/s/c")}
-    assert relocate("/engine/config.yaml", files) == "/s/engine/config.yaml"
-    assert relocate("--x=/config.yaml", files) == "--x=/s/c"
-
-
-def test_only_the_user_can_read_the_state_folder(tmp_path: Path) -> None:
-    made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
-    made.acquire()
-    assert made.path.stat().st_mode & 0o077 == 0
-    made.release()
-
-
 @pytest.mark.parametrize("deleted", [".", "lock", "run", "run/files"])
 def test_what_was_deleted_of_the_state_folder_is_made_again(deleted: str, tmp_path: Path) -> None:
     """`rm -r` may delete other files after the lock was made again."""
-    made = StateDir(tmp_path / "g.yaml", tmp_path / "s")
-    made.acquire()
-    made.prepare()
-    assert not made.restore()
-    gone = made.path / deleted
+    folder = StateDir(tmp_path / "g.yaml", tmp_path / "s")
+    folder.acquire()
+    folder.prepare()
+    assert not folder.restore()
+    gone = folder.path / deleted
     gone.unlink() if gone.is_file() else shutil.rmtree(gone)
-    assert made.restore()
-    assert made.files.is_dir()
+    assert folder.restore()
+    assert folder.files.is_dir()
     assert StateDir(tmp_path / "g.yaml", tmp_path / "s").is_locked()
-    assert not made.restore()
-    made.release()
+    assert not folder.restore()
+    folder.release()
 
 
 def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: Path) -> None:

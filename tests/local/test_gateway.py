@@ -11,11 +11,18 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace as with_fields
 from rich.console import Console
 
 from penstock.errors import StartError
-from penstock.gateway.envoy import Address, Certificate, LocalSetup, config
-from penstock.gateway.live import PROBE_HEADER, LiveRoutes
+from penstock.gateway.envoy import (
+    PROBE_HEADER,
+    Address,
+    Certificate,
+    LiveRoutes,
+    LocalSetup,
+    config,
+)
 from penstock.gateway.policy import policy_of_graph
 from penstock.graph.gateway import GatewaySection, Limits
 from penstock.local.gateway import FIXED, GatewayOptions, LocalGateway, Places, fixed_setting
@@ -70,8 +77,8 @@ def test_the_settings_that_are_not_fixed_are_in_the_live_routes() -> None:
     names |= {f"timeouts.{name}" for name in type(section().timeouts).model_fields}
     assert names == {*FIXED, *edits}
 
-    def routes(made: GatewaySection) -> str:
-        return LIVE.routes(policy_of_graph(made, "g", "local"), SETUP, 1)
+    def routes(section: GatewaySection) -> str:
+        return LIVE.routes(policy_of_graph(section, "g", "local"), SETUP, 1)
 
     for edit in edits.values():
         assert routes(section(**edit)) != routes(section())
@@ -79,9 +86,9 @@ def test_the_settings_that_are_not_fixed_are_in_the_live_routes() -> None:
 
 def test_the_configuration_of_a_live_gateway_has_no_key() -> None:
     policy = policy_of_graph(section(), "g", "local")
-    made = json.dumps(config(policy, SETUP, LIVE.source()))
-    assert KEY not in made
-    assert "token" not in made
+    rendered = json.dumps(config(policy, SETUP, LIVE.source()))
+    assert KEY not in rendered
+    assert "token" not in rendered
     assert KEY in LIVE.routes(policy, SETUP, 1)
 
 
@@ -161,12 +168,12 @@ def test_status_shows_the_gateway_and_a_rejected_edit() -> None:
         rejected_keys=("keys.env:2: is not CLIENT=KEY",),
         log="gateway.log",
     )
-    shown = text_of(gateway)
-    assert "ready: http://127.0.0.1:8000/v1" in shown
-    assert "gateway: API keys of 1 client, no rate limit" in shown
-    assert "without a key, on this machine: http://127.0.0.1:9000/v1" in shown
-    assert "last edit of the keys rejected: keys.env:2: is not CLIENT=KEY" in shown
-    stopped = gateway.model_copy(update={"is_running": False})
+    output = text_of(gateway)
+    assert "ready: http://127.0.0.1:8000/v1" in output
+    assert "gateway: API keys of 1 client, no rate limit" in output
+    assert "without a key, on this machine: http://127.0.0.1:9000/v1" in output
+    assert "last edit of the keys rejected: keys.env:2: is not CLIENT=KEY" in output
+    stopped = with_fields(gateway, is_running=False)
     assert "not running, log: gateway.log" in text_of(stopped)
 
 

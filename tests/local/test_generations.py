@@ -67,9 +67,9 @@ def prober(responses: dict[str, httpx.Response]) -> Prober:
     def respond(request: httpx.Request) -> httpx.Response:
         return responses.get(request.url.raw_path.decode(), httpx.Response(404))
 
-    made = Prober()
-    made._client = httpx.AsyncClient(transport=httpx.MockTransport(respond))
-    return made
+    prober = Prober()
+    prober._client = httpx.AsyncClient(transport=httpx.MockTransport(respond))
+    return prober
 
 
 def ready(**namespaces: bool) -> httpx.Response:

@@ -33,8 +33,8 @@ def adapted(
 ) -> Program:
     read = (lambda c, launch: settings) if settings else no_settings
     graph = deployment(frontend(), each)
-    made = adapt(graph, MACHINE, Overrides(), lambda model: folder, simulate, read)  # type: ignore[arg-type]
-    program = made.program("worker")
+    local = adapt(graph, MACHINE, Overrides(), lambda model: folder, simulate, read)  # type: ignore[arg-type]
+    program = local.program("worker")
     assert program is not None
     return program
 
@@ -52,10 +52,10 @@ def test_a_hub_id_stays_and_a_folder_becomes_absolute(
     (tmp_path / "model" / "a.safetensors").write_bytes(b"x" * 10)
     (tmp_path / "model" / "b.safetensors").write_bytes(b"x" * 5)
     monkeypatch.chdir(tmp_path)
-    given = ("--model-path", "model", "--x")
-    found = gpu_engine.model(Engine.TRTLLM, given, tmp_path / "model")
-    assert found.arguments == ("--model-path", str(tmp_path / "model"), "--x")
-    assert found.weights_bytes == 15
+    arguments = ("--model-path", "model", "--x")
+    model = gpu_engine.model(Engine.TRTLLM, arguments, tmp_path / "model")
+    assert model.arguments == ("--model-path", str(tmp_path / "model"), "--x")
+    assert model.weights_bytes == 15
     assert "acme/model" in adapted(worker(Engine.TRTLLM)).argv
 
 
@@ -89,13 +89,13 @@ def test_engines_of_one_pod_share_its_gpus(
 
 def test_each_vllm_replica_has_its_own_loopback_addresses() -> None:
     settings = {"engine_args": {"kv_events_config": EVENTS, "data_parallel_size": 1}}
-    made = adapted(worker(Engine.VLLM), settings=settings)
-    assert json.loads(made.argv[-1])["endpoint"] == "ipc://@penstock-kv-events-{port:kv_events}"
-    assert made.argv[-2] == "--kv-events-config"
-    assert made.ports == ("nixl", "kv_events")
-    assert made.env["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "{port:nixl}"
-    assert made.env["VLLM_HOST_IP"] == "127.0.0.1"
-    assert made.env["NCCL_SOCKET_IFNAME"] == "lo"
+    program = adapted(worker(Engine.VLLM), settings=settings)
+    assert json.loads(program.argv[-1])["endpoint"] == "ipc://@penstock-kv-events-{port:kv_events}"
+    assert program.argv[-2] == "--kv-events-config"
+    assert program.ports == ("nixl", "kv_events")
+    assert program.env["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "{port:nixl}"
+    assert program.env["VLLM_HOST_IP"] == "127.0.0.1"
+    assert program.env["NCCL_SOCKET_IFNAME"] == "lo"
 
 
 def test_vllm_with_several_ranks_keeps_its_events_address() -> None:
@@ -105,10 +105,10 @@ def test_vllm_with_several_ranks_keeps_its_events_address() -> None:
 
 def test_each_sglang_replica_has_its_own_addresses() -> None:
     more = ("--disaggregation-mode", "prefill", "--kv-events-config", json.dumps(EVENTS))
-    made = adapted(worker(Engine.SGLANG, *more))
-    at = made.argv.index("--disaggregation-bootstrap-port")
-    assert made.argv[at + 1] == "{port:bootstrap}"
-    assert "penstock-kv-events" in made.argv[-1]
+    program = adapted(worker(Engine.SGLANG, *more))
+    at = program.argv.index("--disaggregation-bootstrap-port")
+    assert program.argv[at + 1] == "{port:bootstrap}"
+    assert "penstock-kv-events" in program.argv[-1]
     assert "--disaggregation-bootstrap-port" not in adapted(worker(Engine.SGLANG)).argv
 
 

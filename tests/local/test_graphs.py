@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.errors import NotUpError, PortInUseError, UsageError
 from penstock.local.control import down, status
@@ -30,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def state_of(source: Path, *, pid: int) -> StateDir:
     state_dir = StateDir(source)
-    state_dir.write(running(pid=pid).model_copy(update={"source": str(source)}))
+    state_dir.write(with_fields(running(pid=pid), source=str(source)))
     return state_dir
 
 
@@ -145,7 +146,7 @@ def write_endpoint(folder: Path, url: str) -> None:
     state_dir = StateDir(folder / "up.yaml")
     state = state_dir.read()
     assert state is not None
-    state_dir.write(state.model_copy(update={"endpoint": url}))
+    state_dir.write(with_fields(state, endpoint=url))
 
 
 def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder: Path) -> None:
@@ -158,9 +159,9 @@ def test_a_graph_that_is_up_has_its_state_url_and_replicas(up: StateDir, folder:
     assert graph.started_at < time.time()
     (entry,) = json.loads(penstock("ls", "--json").stdout)
     assert entry["replicas"] == {"decode": {"ready": 1, "desired": 1}}
-    shown = penstock("ls", "--wide").stdout.splitlines()[1].split()
-    assert shown[:3] == ["up", "ready", "1/1"]
-    assert str(folder / "up.yaml") in shown
+    columns = penstock("ls", "--wide").stdout.splitlines()[1].split()
+    assert columns[:3] == ["up", "ready", "1/1"]
+    assert str(folder / "up.yaml") in columns
 
 
 def test_a_killed_run_is_not_shown_as_running(folder: Path) -> None:
@@ -170,15 +171,15 @@ def test_a_killed_run_is_not_shown_as_running(folder: Path) -> None:
     (graph,) = list_graphs()
     assert (graph.state, graph.pid, graph.url) == (GraphState.KILLED, None, None)
     assert graph.leftover_processes == 0
-    shown = penstock("ls").stdout
-    assert "ready" not in shown.splitlines()[1]
-    assert f"dead was killed. Clean up with `penstock down {folder / 'dead.yaml'}`." in shown
+    output = penstock("ls").stdout
+    assert "ready" not in output.splitlines()[1]
+    assert f"dead was killed. Clean up with `penstock down {folder / 'dead.yaml'}`." in output
 
 
 def test_a_run_after_a_killed_one_is_starting_until_it_writes_its_state(
     up: StateDir, folder: Path
 ) -> None:
-    up.write(running(pid=1).model_copy(update={"source": str(folder / "up.yaml")}))
+    up.write(with_fields(running(pid=1), source=str(folder / "up.yaml")))
     (graph,) = list_graphs()
     assert (graph.state, graph.url) == (GraphState.STARTING, None)
     up.state_file.unlink()
@@ -204,11 +205,11 @@ def test_the_file_is_a_column_if_it_fits_80(
 ) -> None:
     monkeypatch.chdir("/")
     for name, fits in (("up.yaml", True), (f"{'long/' * 12}up.yaml", False)):
-        up.write(running(pid=os.getpid()).model_copy(update={"source": f"/{name}"}))
-        shown = penstock("ls", folder=Path("/")).stdout
-        assert (name in shown) is fits
-        assert ("Add --wide for the files" in shown) is not fits
-        assert max(map(len, shown.splitlines())) <= 80
+        up.write(with_fields(running(pid=os.getpid()), source=f"/{name}"))
+        output = penstock("ls", folder=Path("/")).stdout
+        assert (name in output) is fits
+        assert ("Add --wide for the files" in output) is not fits
+        assert max(map(len, output.splitlines())) <= 80
 
 
 def test_the_table_fits_80_columns_on_a_terminal(

@@ -100,7 +100,7 @@ class Machine:
             listens=100 + number if role is Role.OTHER else None,
             hung_s=5 if role is Role.OTHER else 10,
         )
-        made = Replica(
+        replica = Replica(
             program=program,
             index=number,
             child=cast(Child, None),
@@ -110,8 +110,8 @@ class Machine:
             state=ReplicaState.READY,
             worker_id=number if role in WORKERS else None,
         )
-        self.check.begin(made)
-        return made
+        self.check.begin(replica)
+        return replica
 
     def run(self, replicas: list[Replica], seconds: float) -> dict[str, Verdict]:
         """Check once per second; the verdicts at the end."""

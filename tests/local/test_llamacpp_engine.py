@@ -22,7 +22,6 @@ from tests.local.builders import component, deployment, frontend
 from tests.local.test_adapt import no_settings, simulate
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
-NIXL = "kv_transfer_backend=nixl"
 ARGV = ("python3", "-m", "penstock.llamacpp", "--model", "acme/model", "--served-model-name", "m")
 PLANES = ("--namespace", "a", "--request-plane", "nats", "--disaggregation-mode", "prefill")
 MODEL = GgufModel(file=Path("/models/a.gguf"), folder=Path("/cache/a"))
@@ -48,9 +47,9 @@ def worker(*more: str, gpus: int = 0, **options: str) -> Component:
 
 
 def adapted(
-    machine: Machine, overrides: Overrides | None = None, made: Component | None = None
+    machine: Machine, overrides: Overrides | None = None, prefill: Component | None = None
 ) -> LocalDeployment:
-    graph = deployment(frontend(), made or worker())
+    graph = deployment(frontend(), prefill or worker())
     return adapt(
         graph,
         machine,
@@ -83,25 +82,24 @@ def test_another_python_finds_penstock_and_no_other_package_of_this_environment(
         program = adapted(replace(ready, python="/dynamo/bin/python")).program("prefill")
         assert program is not None
         assert program.argv[0] == "/dynamo/bin/python"
-        _, own = program.env["PYTHONPATH"].split(":")
-        assert [p.resolve() for p in Path(own).iterdir()] == [Path(penstock.__file__).parent]
+        _, folder = program.env["PYTHONPATH"].split(":")
+        assert [p.resolve() for p in Path(folder).iterdir()] == [Path(penstock.__file__).parent]
 
 
 def test_a_model_folder_of_the_manifest_is_replaced(ready: Machine) -> None:
-    program = adapted(ready, made=worker("--model-folder", "/in/the/pod")).program("prefill")
+    program = adapted(ready, prefill=worker("--model-folder", "/in/the/pod")).program("prefill")
     assert program is not None
     assert program.argv.count("--model-folder") == 1
     assert "/in/the/pod" not in program.argv
 
 
 def test_the_frontend_gets_the_adapter_with_the_engines_rules(ready: Machine) -> None:
-    made = adapted(ready)
-    program = made.program("frontend")
+    local = adapted(ready)
+    program = local.program("frontend")
     assert program is not None
     at = program.argv.index("--adapter-engine")
     assert program.argv[at + 1] == "llamacpp"
-    assert program.argv[program.argv.index("--adapter-model") + 1] == "/cache/a"
-    assert any("an adapter rejects parameters" in note for note in made.notes)
+    assert any("an adapter rejects parameters" in note for note in local.notes)
 
 
 def test_without_the_environment_the_fix_is_its_installation() -> None:
@@ -109,51 +107,14 @@ def test_without_the_environment_the_fix_is_its_installation() -> None:
         adapted(Machine(gpus=0))
     (problem,) = caught.value.problems
     assert "environment llamacpp" in problem.message
-    assert problem.fix == "Run `penstock env install llamacpp`, or use `--engine mocker`."
-
-
-def test_nixl_adds_the_packages_of_its_environment_and_stays_on_loopback(
-    ready: Machine, tmp_path: Path
-) -> None:
-    nixl = tmp_path / "llamacpp-nixl"
-    (nixl / "lib" / "python3.11" / "site-packages").mkdir(parents=True)
-    both = {**ready.interpreters, "llamacpp-nixl": str(nixl / "bin" / "python")}
-    made = adapted(replace(ready, interpreters=both), made=worker(kv_transfer_backend="nixl"))
-    program = made.program("prefill")
-    assert program is not None
-    first, second = program.env["PYTHONPATH"].split(":")
-    assert first == str(tmp_path / "llamacpp" / "lib" / "python3.11" / "site-packages")
-    assert second == str(nixl / "lib" / "python3.11" / "site-packages")
-    assert program.env["UCX_NET_DEVICES"] == "lo"
-    plain = adapted(replace(ready, interpreters=both)).program("prefill")
-    assert plain is not None
-    assert plain.env["PYTHONPATH"] == first
-    assert not [name for name in plain.env if name.startswith("UCX_")]
-
-
-def test_nixl_without_its_environment_is_an_error_with_both_fixes(ready: Machine) -> None:
-    with pytest.raises(MissingToolError) as caught:
-        adapted(ready, made=worker(kv_transfer_backend="nixl"))
-    (problem,) = caught.value.problems
-    assert problem.place == "engine.config.kv_transfer_backend"
-    assert "needs environment llamacpp-nixl, which is not installed" in problem.message
-    assert problem.fix == (
-        "Run `penstock env install llamacpp-nixl`, or remove `kv_transfer_backend`."
-    )
+    assert problem.fix == "Run `penstock tools env install llamacpp`, or use `--engine mocker`."
 
 
 @pytest.mark.parametrize(
-    ("graph", "sets", "needed"),
-    [
-        ("quickstart", (), ["llamacpp"]),
-        ("quickstart", (f"engine.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
-        ("quickstart", (f"decode.config.{NIXL}",), ["llamacpp", "llamacpp-nixl"]),
-        ("quickstart-simulated", (), []),
-    ],
+    ("graph", "needed"), [("quickstart", ["llamacpp"]), ("quickstart-simulated", [])]
 )
 def test_up_installs_the_environments_of_the_graph(
     graph: str,
-    sets: tuple[str, ...],
     needed: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -167,18 +128,18 @@ def test_up_installs_the_environments_of_the_graph(
 
     monkeypatch.setattr(missing_environment, "install", install)
     lines: list[str] = []
-    missing_environment.install_missing(GRAPHS / f"{graph}.yaml", sets, lines.append)
+    missing_environment.install_missing(GRAPHS / f"{graph}.yaml", (), lines.append)
     assert installed == needed
     assert [line.split()[2] for line in lines[::2]] == needed
 
 
 def test_with_engine_mocker_it_is_substituted(ready: Machine) -> None:
-    made = adapted(ready, Overrides(engine=Engine.MOCKER))
-    program = made.program("prefill")
+    local = adapted(ready, Overrides(engine=Engine.MOCKER))
+    program = local.program("prefill")
     assert program is not None
     assert program.is_substitute
     assert program.argv[1:3] == ("-m", "dynamo.mocker")
-    assert any("using mocker instead of llamacpp (--engine mocker)" in n for n in made.notes)
+    assert any("using mocker instead of llamacpp (--engine mocker)" in n for n in local.notes)
 
 
 def test_a_model_that_is_not_on_this_machine_is_refused(
@@ -194,7 +155,7 @@ def test_a_model_that_is_not_on_this_machine_is_refused(
         assert SMOLLM2 in problem.fix
     with pytest.raises(InputError) as caught:
         llamacpp_engine.find_gguf(SMOLLM2)
-    assert "penstock env install llamacpp" in caught.value.problems[0].fix
+    assert "penstock tools env install llamacpp" in caught.value.problems[0].fix
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.local.control import GraphStatus
 from penstock.local.load import LoadSampler
@@ -13,7 +14,7 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState
 from penstock.local.status_table import status_view
 from penstock.manifests.deployment import Role
-from penstock.terminal import console, duration_text
+from penstock.text.terminal import console, duration_text
 from tests.local.builders import running
 
 MODEL = '{model="m"}'
@@ -48,17 +49,16 @@ dynamo_work_handler_queue_depth 2
 def graph(pid: int = 3) -> LocalState:
     state = running()
     (decode,) = state.replicas
-    frontend = decode.model_copy(
-        update={
-            "name": "frontend.0",
-            "program": "frontend",
-            "role": Role.FRONTEND,
-            "pid": pid,
-            "port": 8000,
-            "system_port": None,
-        }
+    frontend = with_fields(
+        decode,
+        name="frontend.0",
+        program="frontend",
+        role=Role.FRONTEND,
+        pid=pid,
+        port=8000,
+        system_port=None,
     )
-    return state.model_copy(update={"replicas": (decode, frontend)})
+    return with_fields(state, replicas=(decode, frontend))
 
 
 class Endpoints:
@@ -71,7 +71,7 @@ class Endpoints:
     def read(self, url: str) -> str:
         text = self.texts[httpx.URL(url).port or 0]
         if not text:
-            raise httpx.ConnectError("refused")
+            raise ConnectionRefusedError("refused")
         return text
 
     def sampler(self) -> LoadSampler:
@@ -157,8 +157,8 @@ def test_a_process_without_metrics_is_left_out(endpoints: Endpoints, text: str) 
 
 def test_a_crashed_process_is_not_asked(endpoints: Endpoints) -> None:
     endpoints.texts = {8000: frontend_text(1, 0), 20001: worker_text(1)}
-    crashed = [r.model_copy(update={"state": ReplicaState.CRASHED}) for r in graph().replicas]
-    load = endpoints.sampler().sample(graph().model_copy(update={"replicas": tuple(crashed)}))
+    crashed = [with_fields(r, state=ReplicaState.CRASHED) for r in graph().replicas]
+    load = endpoints.sampler().sample(with_fields(graph(), replicas=tuple(crashed)))
     assert (load.total, load.workers) == (None, {})
 
 
@@ -180,8 +180,8 @@ def test_the_table_fits_80_columns_and_has_the_figures(
     assert table[6].split()[:7] == ["last", "2", "s", "200,000", "100000.0", "50", "ms"]
     assert "using mocker instead of the graph's engine: decode, frontend" in printed
     assert "decode.0.log" not in printed
-    on_gpus = tuple(replica.model_copy(update={"gpus": (2, 3)}) for replica in graph().replicas)
-    status = replace(status, state=graph().model_copy(update={"replicas": on_gpus}))
+    on_gpus = tuple(with_fields(replica, gpus=(2, 3)) for replica in graph().replicas)
+    status = replace(status, state=with_fields(graph(), replicas=on_gpus))
     console().print(status_view(status, wide=True))
     printed = capsys.readouterr().out
     assert "decode.0.log" in printed

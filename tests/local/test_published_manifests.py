@@ -39,17 +39,17 @@ spec:
 """
 
 
-def arguments(made: LocalDeployment, name: str) -> tuple[str, ...]:
-    program = made.program(name)
+def arguments(local: LocalDeployment, name: str) -> tuple[str, ...]:
+    program = local.program(name)
     assert program is not None
     return program.argv
 
 
 def test_an_endpoint_picker_is_reported_and_its_frontends_route_by_themselves() -> None:
     (graph,) = read_text(EPP, "graph.yaml")
-    made = adapted(graph)
-    assert flag_value(arguments(made, "worker-1"), "--router-mode") == "kv"
-    notes = "\n".join(made.notes)
+    local = adapted(graph)
+    assert flag_value(arguments(local, "worker-1"), "--router-mode") == "kv"
+    notes = "\n".join(local.notes)
     assert "Epp: not started on this machine (an endpoint picker, which only a cluster has" in notes
     assert "worker-1: using --router-mode kv instead of direct" in notes
 
@@ -61,25 +61,25 @@ def test_direct_routing_by_variable_is_replaced_too_and_other_modes_are_not() ->
         *("python3", "-m", "dynamo.frontend"),
         env={"DYN_ROUTER_MODE": "direct"},
     )
-    made = adapted(deployment(direct, mocker("worker", "agg")))
-    assert flag_value(arguments(made, "frontend"), "--router-mode") == "kv"
+    local = adapted(deployment(direct, mocker("worker", "agg")))
+    assert flag_value(arguments(local, "frontend"), "--router-mode") == "kv"
     random = frontend("--router-mode", "random", env={"DYN_ROUTER_MODE": "direct"})
-    made = adapted(deployment(random, mocker("worker", "agg")))
-    assert flag_value(arguments(made, "frontend"), "--router-mode") == "random"
-    assert not any("direct" in note for note in made.notes)
+    local = adapted(deployment(random, mocker("worker", "agg")))
+    assert flag_value(arguments(local, "frontend"), "--router-mode") == "random"
+    assert not any("direct" in note for note in local.notes)
 
 
 def test_flags_that_only_an_engines_chat_processor_reads_are_left_out() -> None:
     processor = ("--dyn-chat-processor", "sglang", "--reasoning-parser", "qwen3")
     engines = frontend(*processor, "--router-temperature", "0.5", "--tool-call-parser=qwen3_coder")
-    made = adapted(deployment(engines, mocker("worker", "agg")))
-    argv = arguments(made, "frontend")
+    local = adapted(deployment(engines, mocker("worker", "agg")))
+    argv = arguments(local, "frontend")
     assert flag_value(argv, "--router-temperature") == "0.5"
     assert not {"qwen3", "--reasoning-parser", "--tool-call-parser=qwen3_coder"} & set(argv)
     assert (
         "frontend: ignoring --reasoning-parser, --tool-call-parser, which only sglang's chat "
         "processor reads"
-    ) in made.notes
+    ) in local.notes
 
 
 def with_profile(graph: Deployment, *existing: str) -> LocalDeployment:
@@ -100,38 +100,38 @@ def profiled(**more: dict[str, str]) -> Component:
 
 
 def test_a_mocker_without_the_files_of_its_image_runs_and_a_note_names_them() -> None:
-    made = with_profile(deployment(frontend(), profiled()))
-    argv = arguments(made, "worker")
+    local = with_profile(deployment(frontend(), profiled()))
+    argv = arguments(local, "worker")
     assert PROFILE not in argv
     assert flag_value(argv, "--speedup-ratio") == "2"
     assert (
         f"worker: ignoring --planner-profile-data: {PROFILE} is neither in the manifest nor on "
         "this machine"
-    ) in made.notes
+    ) in local.notes
     assert "worker: the step times are the mocker's own, not those of the graph's GPUs" in (
-        made.notes
+        local.notes
     )
 
 
 def test_a_mocker_keeps_files_of_the_manifest_and_of_this_machine() -> None:
-    for made in (
+    for local in (
         with_profile(deployment(frontend(), profiled()), PROFILE),
         with_profile(deployment(frontend(), profiled(files={PROFILE: "{}"}))),
     ):
-        assert flag_value(arguments(made, "worker"), "--planner-profile-data") == PROFILE
-        assert not any("ignoring" in note for note in made.notes)
+        assert flag_value(arguments(local, "worker"), "--planner-profile-data") == PROFILE
+        assert not any("ignoring" in note for note in local.notes)
 
 
 def test_a_mocker_with_step_times_of_aisimulate_runs_without_them() -> None:
     simulated = mocker("worker", "agg", "--aic-perf-model", "--aic-backend", "vllm", "--block", "8")
-    made = adapted(deployment(frontend(), simulated))
-    argv = arguments(made, "worker")
+    local = adapted(deployment(frontend(), simulated))
+    argv = arguments(local, "worker")
     assert argv[-2:] == ("--block", "8")
     assert "vllm" not in argv
     assert (
         "worker: ignoring --aic-perf-model, --aic-backend: AISimulate is not installed with this "
         "mocker"
-    ) in made.notes
+    ) in local.notes
 
 
 def test_prefill_workers_without_decode_workers_are_refused_with_the_component_that_is_meant() -> (

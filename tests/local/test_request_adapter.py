@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -23,17 +22,11 @@ from penstock.local.adapter_launch import MOCKER_LIMIT, note, output_limit, with
 from penstock.local.deployment import Overrides, Program
 from penstock.local.launch import arguments
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.request_adapter import limits, server, watch
-from penstock.local.request_adapter.limits import SizeLimits
-from penstock.local.request_adapter.options import size_limits
-from penstock.local.request_adapter.rules import CHAT, COMPLETIONS, RESPONSES
-from penstock.local.request_adapter.server import (
-    DEFAULT_LIMIT_HEADER,
-    IGNORED_HEADER,
-    Adapter,
-    split,
-)
-from penstock.local.request_adapter.watch import Watch
+from penstock.local.request_adapter import rules, server
+from penstock.local.request_adapter.client_reads import ClientReads
+from penstock.local.request_adapter.errors import CHAT, COMPLETIONS, RESPONSES
+from penstock.local.request_adapter.rules import DEFAULT_LIMIT_HEADER, IGNORED_HEADER
+from penstock.local.request_adapter.server import Adapter, split
 from penstock.manifests.deployment import Role
 from penstock.tokenizer import FOLDER
 from tests.local.builders import deployment, frontend, mocker
@@ -43,8 +36,8 @@ from tests.support.waiting import LIMIT_S, first
 
 def _programs(*components: Any) -> tuple[Program, ...]:
     graph = deployment(*components)
-    made = adapt(graph, LAPTOP, Overrides(), lambda _: FOLDER, simulate, no_settings)
-    return made.programs
+    local = adapt(graph, LAPTOP, Overrides(), lambda _: FOLDER, simulate, no_settings)
+    return local.programs
 
 
 def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own() -> None:
@@ -53,19 +46,10 @@ def test_the_frontend_of_mockers_starts_with_the_adapter_and_a_port_of_its_own()
     assert Path(argv[1]).name == "request_adapter"
     assert argv[argv.index("--adapter-engine") + 1] == "mocker"
     assert argv[argv.index("--adapter-inner-port") + 1] == "21000"
-    assert argv[argv.index("--adapter-model") + 1] == str(FOLDER)
+    assert argv[argv.index("--adapter-tokenizer") + 1] == str(FOLDER / "tokenizer.json")
     assert argv[argv.index("--adapter-output-limit") + 1] == str(MOCKER_LIMIT)
     assert argv[-4:] == ["--http-host", LOOPBACK, "--http-port", "8000"]
     assert "--router-mode" in argv
-
-
-def test_the_frontends_own_options_stay_its_own() -> None:
-    own = ["--router-mode", "kv", "--tokenizer", "fastokens"]
-    adapters = ["--adapter-engine", "mocker", "--adapter-inner-port", "21000"]
-    argv = [*adapters, *own, "--http-host", "0.0.0.0", "--http-port", "8000"]
-    options, frontends = split(argv)
-    assert (options.http_host, options.http_port) == ("0.0.0.0", 8000)
-    assert frontends[1:] == [*own, "--http-host", LOOPBACK, "--http-port", "21000"]
 
 
 def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
@@ -81,15 +65,17 @@ def test_the_frontend_of_engines_on_gpus_is_unchanged() -> None:
     worker = replace(launch, name="b", role=Role.WORKER, argv=("python", "-m", "dynamo.vllm"))
     assert with_adapter([launch, worker]) == ([launch, worker], None)
     on_cpu = replace(worker, env={"VLLM_CPU_OMP_THREADS_BIND": "nobind"})
-    made, engine = with_adapter([launch, on_cpu])
+    programs, engine = with_adapter([launch, on_cpu])
     assert engine == "vllm"
-    assert "request_adapter" in made[0].argv[1]
+    assert "request_adapter" in programs[0].argv[1]
     (limited, _), _ = with_adapter(
         [launch, on_cpu], Overrides(limits=Limits(max_messages=7, max_request_kib=9))
     )
     argv = arguments(limited, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
-    options, _ = split(argv[2:])
-    assert size_limits(options) == SizeLimits(max_messages=7, max_bytes=9 * 1024)
+    options, frontends = split(argv[2:])
+    assert (options.adapter_max_messages, options.adapter_max_request_kib) == (7, 9)
+    assert (options.http_host, options.http_port) == (LOOPBACK, 8000)
+    assert frontends[1:] == ["--http-host", LOOPBACK, "--http-port", "21000"]
 
 
 def test_the_adapter_gets_the_output_limit_of_the_llamacpp_workers() -> None:
@@ -104,8 +90,8 @@ def test_the_adapter_gets_the_output_limit_of_the_llamacpp_workers() -> None:
         assert engine == "llamacpp"
         assert output_limit(programs, engine) == limit
         argv = arguments(adapted, {}, {"inner": 21000}, host=LOOPBACK, port=8000)
-        given, _ = split(argv[2:])
-        assert given.adapter_output_limit == limit
+        parsed, _ = split(argv[2:])
+        assert parsed.adapter_output_limit == limit
         assert ("sets a missing max_tokens to 512" in note(engine, programs)) == (limit is not None)
     assert output_limit([launch, worker], "vllm") is None
 
@@ -142,10 +128,19 @@ HOSTS = {
 }
 
 
+def adapter(
+    engine: str, inner: int, outer: int, reads: ClientReads | None = None, **options: Any
+) -> Adapter:
+    """``options``: of the adapter, without the prefix."""
+    defaults = {"engine": engine, "inner-port": inner, "tokenizer": FOLDER / "tokenizer.json"}
+    argv = ["--http-host", LOOPBACK, "--http-port", str(outer)]
+    for name, value in (defaults | options).items():
+        argv += [f"--adapter-{name.replace('_', '-')}", str(value)]
+    return Adapter(split(argv)[0], reads)
+
+
 @asynccontextmanager
-async def adapted(
-    played: Played, engine: str = "mocker", tool_call_parser: str | None = None, **options: Any
-) -> AsyncIterator[str]:
+async def adapted(played: Played, engine: str = "mocker", **options: Any) -> AsyncIterator[str]:
     """The URL of an adapter in front of ``played``."""
     ports = Ports()
     inner, outer = ports.free(), ports.free()
@@ -154,15 +149,13 @@ async def adapted(
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, LOOPBACK, inner).start()
-    adapter = Adapter(
-        engine, f"http://{LOOPBACK}:{inner}", FOLDER, None, tool_call_parser, **options
-    )
-    await adapter.start(LOOPBACK, outer)
+    in_front = adapter(engine, inner, outer, **options)
+    await in_front.start()
     try:
         yield f"http://{LOOPBACK}:{outer}"
     finally:
         await runner.cleanup()
-        await adapter.stop()
+        await in_front.stop()
 
 
 async def post(url: str | yarl.URL, body: Any) -> tuple[int, Any, Any]:
@@ -189,9 +182,13 @@ async def test_a_request_passes_with_its_default_and_the_response_unchanged() ->
 @pytest.mark.parametrize("engine", ["mocker", "llamacpp"])
 async def test_a_response_states_the_default_output_limit_and_only_that(engine: str) -> None:
     played = Played(_ok)
-    own = {CHAT: "max_completion_tokens", COMPLETIONS: "max_tokens", RESPONSES: "max_output_tokens"}
+    limits = {
+        CHAT: "max_completion_tokens",
+        COMPLETIONS: "max_tokens",
+        RESPONSES: "max_output_tokens",
+    }
     async with adapted(played, engine, output_limit=64) as url:
-        for path, name in own.items():
+        for path, name in limits.items():
             for stream in (False, True):
                 _, _, headers = await post(f"{url}{path}", {"model": "m", "stream": stream})
                 assert headers[DEFAULT_LIMIT_HEADER] == "64"
@@ -247,18 +244,12 @@ async def _event_error(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("respond", [_internal_error, _event_error])
-async def test_an_internal_error_for_a_prompt_above_the_context_becomes_a_400(
-    respond: Any,
-) -> None:
+async def test_an_internal_error_for_a_prompt_above_the_context_becomes_a_400() -> None:
     long = {"model": "m", "messages": [{"role": "user", "content": "Hello " * 200}]}
-    async with adapted(Played(respond)) as url:
-        status, raw, _ = await post(f"{url}{CHAT}", long)
-    assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
-
-
-@pytest.mark.asyncio
-async def test_another_internal_error_stays_one() -> None:
+    for respond in (_internal_error, _event_error):
+        async with adapted(Played(respond)) as url:
+            status, raw, _ = await post(f"{url}{CHAT}", long)
+        assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
     async with adapted(Played(_internal_error)) as url:
         status, raw, _ = await post(f"{url}{COMPLETIONS}", {"model": "unknown", "prompt": "a"})
     error = json.loads(raw)["error"]
@@ -276,12 +267,16 @@ async def test_another_internal_error_stays_one() -> None:
     ],
 )
 @pytest.mark.parametrize("request_body", [b'{"model": "m"}', b"{"])
+@pytest.mark.parametrize("is_chunked", [True, False])
 async def test_an_error_of_dynamo_or_of_a_worker_is_in_openais_format(
-    status: int, kind: str, code: str | None, request_body: bytes
+    status: int, kind: str, code: str | None, request_body: bytes, is_chunked: bool
 ) -> None:
     async def failed(_: web.Request) -> web.StreamResponse:
         body = {"message": "no min_tokens", "type": "Bad Request", "code": status}
-        return web.json_response(body, status=status, headers={"retry-after": "2"})
+        response = web.json_response(body, status=status, headers={"retry-after": "2"})
+        if is_chunked:  # as Dynamo
+            response.enable_chunked_encoding()
+        return response
 
     async with adapted(Played(failed), "llamacpp") as url:
         got, raw, headers = await post(f"{url}{CHAT}", request_body)
@@ -320,60 +315,53 @@ async def test_an_unknown_path_of_the_api_is_an_error_in_openais_format() -> Non
 
     async with adapted(Played(unknown)) as url:
         status, raw, _ = await post(f"{url}/v1/nope", {})
+        _, embeddings, _ = await post(f"{url}/v1/embeddings", {"model": "m", "input": "a"})
     error = json.loads(raw)["error"]
     assert (status, error["type"], error["code"]) == (404, "invalid_request_error", None)
     assert "/v1/nope" in error["message"]
+    assert json.loads(embeddings)["error"]["code"] == "unsupported_endpoint"
 
 
 LARGE = "hello " * 11_050  # 66,300 bytes; the context of 50 tokens allows 66,336
-LONG = {"role": "user", "content": "hello " * 50_000}  # more than 256 KiB
-BATCH = ["a prompt"] * 1025
+EMPTY = {"role": "user", "content": ""}
+COMPLETION = ("/v1/completions", "prompt")
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(
-    ("path", "body", "param"),
+    ("path", "param", "value", "options", "is_refused"),
     [
-        (CHAT, {"messages": [{"role": "user", "content": LARGE}]}, "messages"),
-        (CHAT, {"messages": [{"role": "user", "content": ""}] * 1025}, "messages"),
-        ("/v1/completions", {"prompt": LARGE, "suffix": "of more than 36 bytes in all"}, "prompt"),
-        ("/v1/completions", {"prompt": BATCH}, "prompt"),
-        ("/v1/responses", {"input": [{"role": "user", "content": "a"}] * 1025}, "input"),
+        (CHAT, "messages", [{"role": "user", "content": LARGE}], {}, True),
+        (CHAT, "messages", [EMPTY] * 1025, {}, True),
+        (CHAT, "messages", [EMPTY] * 1024, {}, False),
+        (CHAT, "messages", [EMPTY] * 31, {"max_messages": 30}, True),
+        (CHAT, "messages", [EMPTY] * 30, {"max_messages": 30}, False),
+        (*COMPLETION, f"{LARGE} with more than 36 bytes in all", {}, True),
+        (*COMPLETION, "x" * 66_000, {}, False),
+        (*COMPLETION, "x" * 1100, {"max_request_kib": 1}, True),
+        (*COMPLETION, "x" * 900, {"max_request_kib": 1}, False),
+        (*COMPLETION, ["a prompt"] * 1025, {}, True),
+        (*COMPLETION, [1] * 2000, {}, False),  # one prompt, as token ids
+        ("/v1/responses", "input", [{"role": "user", "content": "a"}] * 1025, {}, True),
     ],
 )
 async def test_a_request_that_is_too_large_is_refused_before_it_costs_time(
-    path: str, body: dict[str, Any], param: str
+    path: str, param: str, value: Any, options: dict[str, int], is_refused: bool
 ) -> None:
     played = Played(_ok)
-    async with adapted(played) as url:
-        status, raw, _ = await post(f"{url}{path}", {"model": "m", **body})
-    error = json.loads(raw)["error"]
-    assert (status, error["param"], error["code"]) == (413, param, "request_too_large")
-    assert not played.bodies
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("count", "status"), [(30, 200), (31, 413)])
-async def test_the_graph_sets_the_limit_of_messages(count: int, status: int) -> None:
-    body = {"model": "m", "messages": [{"role": "user", "content": ""}] * count}
-    async with adapted(Played(_ok), limits=SizeLimits(max_messages=30)) as url:
-        assert (await post(f"{url}{CHAT}", body))[0] == status
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("size", "status"), [(900, 200), (1100, 413)])
-async def test_the_graph_sets_the_limit_of_bytes(size: int, status: int) -> None:
-    async with adapted(Played(_ok), limits=SizeLimits(max_bytes=1000)) as url:
-        assert (await post(f"{url}/v1/completions", {"model": "m", "prompt": "x" * size}))[
-            0
-        ] == status
+    async with adapted(played, **options) as url:
+        status, raw, _ = await post(f"{url}{path}", {"model": "m", param: value})
+    assert len(played.bodies) == (not is_refused)
+    if is_refused:
+        error = json.loads(raw)["error"]
+        assert (status, error["param"], error["code"]) == (413, param, "request_too_large")
 
 
 def test_the_size_of_a_request_is_that_of_the_gateway() -> None:
     for context in (None, 1, 50, 8192, 40_001, 131_072):
         kib = Limits().request_kib(context)
-        assert 0 <= kib * 1024 - limits.most_bytes(context) < 1024
-    assert limits.MOST_MESSAGES == gateway.MOST_MESSAGES
+        assert 0 <= kib * 1024 - rules.most_bytes(context) < 1024
+    assert rules.MOST_MESSAGES == gateway.MOST_MESSAGES
 
 
 def test_an_edit_below_the_limits_of_a_frontend_replaces_no_frontend() -> None:
@@ -385,90 +373,11 @@ def test_an_edit_below_the_limits_of_a_frontend_replaces_no_frontend() -> None:
 
 
 @pytest.mark.asyncio
-async def test_properties_of_tools_are_no_messages() -> None:
-    parameters = {"properties": {"role": {}}, "required": ["role"]}
-    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
-    body = {
-        "model": "m",
-        "messages": [{"role": "user", "content": ""}] * 1000,
-        "tools": [tool] * 128,
-    }
-    async with adapted(Played(_ok)) as url:
-        assert (await post(f"{url}{CHAT}", body))[0] == 200
-
-
-@pytest.mark.asyncio
-async def test_what_is_below_the_limits_passes() -> None:
-    played = Played(_ok)
-    many = {"model": "m", "messages": [{"role": "user", "content": ""}] * 1024}
-    tokens = {"model": "m", "prompt": [1] * 2000}
-    long = {"model": "m", "prompt": "x" * 66_000}
-    async with adapted(played) as url:
-        assert (await post(f"{url}{CHAT}", many))[0] == 200
-        assert (await post(f"{url}/v1/completions", tokens))[0] == 200
-        assert (await post(f"{url}/v1/completions", long))[0] == 200
-    assert len(played.bodies) == 3
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize(("size", "at_once"), [(66_000, 1), (60_000, 4)])
-async def test_requests_that_are_probably_too_long_wait_for_each_other(
-    size: int, at_once: int
-) -> None:
-    """Dynamo counts the tokens of each on a core of its own, before it refuses it."""
-    active, most = 0, 0
-    all_are_here = asyncio.Event()
-
-    async def counts(request: web.Request) -> web.StreamResponse:
-        nonlocal active, most
-        active += 1
-        most = max(most, active)
-        if active == at_once:
-            all_are_here.set()
-        await all_are_here.wait()
-        active -= 1
-        return await _ok(request)
-
-    body = {"model": "m", "prompt": "x" * size}
-    async with adapted(Played(counts)) as url:
-        sent = (post(f"{url}/v1/completions", body) for _ in range(4))
-        statuses = [status for status, _, _ in await asyncio.gather(*sent)]
-    assert (statuses, most) == ([200] * 4, at_once)
-
-
-@pytest.mark.asyncio
-async def test_a_long_text_is_not_tokenized_in_the_process_of_the_frontend(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def fails(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"message": "internal"}, status=500)
-
-    monkeypatch.setattr(limits, "BYTES_PER_TOKEN", 10**6)
-    monkeypatch.setattr(server.Adapter, "_tokenizer", None)  # its use would fail
-    async with adapted(Played(fails)) as url:
-        status, raw, _ = await post(f"{url}{CHAT}", {"model": "m", "messages": [LONG]})
-    assert (status, json.loads(raw)["error"]["code"]) == (400, "context_length_exceeded")
-
-
-@pytest.mark.asyncio
-async def test_the_request_at_which_the_loop_stands_is_named() -> None:
-    lines: list[str] = []
-    reported = threading.Event()
-    watch = Watch(lambda line: (lines.append(line), reported.set()), stalled_s=0.3)
-    watch.begin()
-    with watch.on("POST /v1/chat/completions of 1,900,000 bytes"):
-        assert reported.wait(LIMIT_S)
-    watch.end()
-    assert len(lines) == 1
-    assert lines[0].endswith("at POST /v1/chat/completions of 1,900,000 bytes")
-
-
-@pytest.mark.asyncio
 async def test_a_request_at_which_the_frontend_hangs_is_named(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Such as in a chat template without an end."""
-    monkeypatch.setattr(watch, "UNANSWERED_S", 0.3)
+    monkeypatch.setattr(server, "UNANSWERED_S", 0.3)
     ends = asyncio.Event()
 
     async def hangs(request: web.Request) -> web.StreamResponse:
@@ -573,18 +482,6 @@ async def test_an_error_in_another_format_is_passed_on(body: bytes) -> None:
         assert (await post(f"{url}{CHAT}", {}))[:2] == (404, body)
 
 
-@pytest.mark.asyncio
-async def test_a_model_without_embeddings_is_a_clear_400() -> None:
-    async def not_found(_: web.Request) -> web.StreamResponse:
-        return web.json_response({"message": "Model not found"}, status=404)
-
-    async with adapted(Played(not_found)) as url:
-        status, raw, _ = await post(f"{url}/v1/embeddings", {"model": "m", "input": "a"})
-        other, _, _ = await post(f"{url}{CHAT}", {"model": "x"})
-    assert (status, json.loads(raw)["error"]["code"]) == (400, "unsupported_endpoint")
-    assert other == 404
-
-
 async def _endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(request)
@@ -630,11 +527,11 @@ async def test_a_stream_that_the_frontend_breaks_off_does_not_end_as_a_complete_
 @pytest.mark.asyncio
 async def test_a_frontend_that_does_not_listen_yet_is_a_503() -> None:
     ports = Ports()
-    adapter = Adapter("mocker", f"http://{LOOPBACK}:{ports.free()}")
     outer = ports.free()
-    await adapter.start(LOOPBACK, outer)
+    alone = adapter("mocker", ports.free(), outer)
+    await alone.start()
     try:
         status, raw, _ = await post(f"http://{LOOPBACK}:{outer}{CHAT}", {})
     finally:
-        await adapter.stop()
+        await alone.stop()
     assert (status, json.loads(raw)["error"]["code"]) == (503, "not_ready")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 
 from penstock.cli.main import main
 from penstock.errors import InputError
@@ -37,9 +38,7 @@ def test_a_written_state_is_read_back(graph: Path) -> None:
     assert folder.read() is None
     for state in (
         running(sets=("decode.replicas=2",)),
-        running().model_copy(
-            update={"discovery": EtcdDiscoveryState(endpoint="http://e", namespace="n")}
-        ),
+        with_fields(running(), discovery=EtcdDiscoveryState(endpoint="http://e", namespace="n")),
     ):
         folder.write(state)
         assert folder.read() == state
@@ -57,7 +56,7 @@ def test_the_state_of_an_older_penstock_is_an_error_with_a_fix(graph: Path) -> N
         ("{", "it is not JSON"),
         ("[]", "it is not a JSON object"),
         ('{"version": 7}', "version 7; expected 1"),
-        ('{"version": 1}', "pid: Field required"),
+        ('{"version": 1}', "missing required field `pid`"),
     ],
 )
 def test_a_broken_state_file_is_reported(graph: Path, text: str, reason: str) -> None:

@@ -42,8 +42,8 @@ def rendered(template: str, messages: list[Any], tools: Any = None) -> str:
     """As transformers and Dynamo render it."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-    made = environment.from_string(template)
-    return made.render(messages=messages, tools=tools, add_generation_prompt=True)
+    compiled = environment.from_string(template)
+    return compiled.render(messages=messages, tools=tools, add_generation_prompt=True)
 
 
 def worker(*more: str, env: dict[str, str] | None = None) -> Program:
@@ -66,7 +66,7 @@ def folder(tmp_path: Path, template: Any) -> str:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> str:
+def template(tmp_path: Path) -> str:
     """SmolLM2's template with tools."""
     return with_tools(worker(), folder(tmp_path, CHATML)).files[FILE]
 
@@ -75,50 +75,50 @@ def made(tmp_path: Path) -> str:
     "messages", [[USER], [SYSTEM, USER], [USER, TEXT, USER], [SYSTEM], []], ids=len
 )
 def test_a_request_without_tools_is_rendered_by_the_models_own_template(
-    made: str, messages: list[Any]
+    template: str, messages: list[Any]
 ) -> None:
-    assert rendered(made, messages) == rendered(CHATML, messages)
-    assert rendered(made, messages, tools=[]) == rendered(CHATML, messages)
+    assert rendered(template, messages) == rendered(CHATML, messages)
+    assert rendered(template, messages, tools=[]) == rendered(CHATML, messages)
 
 
-def test_the_tools_follow_the_text_of_the_system_message(made: str) -> None:
-    prompt = rendered(made, [SYSTEM, USER], TOOLS)
+def test_the_tools_follow_the_text_of_the_system_message(template: str) -> None:
+    prompt = rendered(template, [SYSTEM, USER], TOOLS)
     begin, rest = prompt.split("\n<tools>\n")
     listed, rest = rest.split("\n</tools>\n")
     assert begin.startswith("<|im_start|>system\nBe brief.\n\n")
     assert [json.loads(line) for line in listed.splitlines()] == [t["function"] for t in TOOLS]
     assert rest.endswith(f"<|im_start|>user\n{USER['content']}<|im_end|>\n<|im_start|>assistant\n")
     assert prompt.count("<|im_start|>system") == 1
-    alone = rendered(made, [USER], TOOLS)
+    alone = rendered(template, [USER], TOOLS)
     assert alone == prompt.replace("Be brief.\n\n", ""), "the message replaces the model's own one"
 
 
 @pytest.mark.parametrize("arguments", ['{"city": "Köln"}', {"city": "Köln"}])
 def test_calls_and_results_become_text_in_the_format_of_the_parser(
-    made: str, arguments: Any
+    template: str, arguments: Any
 ) -> None:
     calls = [call(arguments), call("{}")]
     empty = {"role": "assistant", "content": None, "tool_calls": calls}
-    shown = (
+    calls_as_text = (
         '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln"}}\n</tool_call>\n'
         '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
     )
     result = "<|im_start|>user\nThe function returned: sun\nAnswer my question with it.<|im_end|>\n"
     for tools in (TOOLS, None):  # Dynamo leaves the tools out with a `tool_choice` of `none`
-        prompt = rendered(made, [USER, empty, RESULT], tools)
-        assert f"<|im_start|>assistant\n{shown}<|im_end|>\n{result}" in prompt
+        prompt = rendered(template, [USER, empty, RESULT], tools)
+        assert f"<|im_start|>assistant\n{calls_as_text}<|im_end|>\n{result}" in prompt
     with_text = {**empty, "content": "I look it up."}
-    assert f"assistant\nI look it up.\n{shown}<|im_end|>" in rendered(
-        made, [USER, with_text, RESULT]
+    assert f"assistant\nI look it up.\n{calls_as_text}<|im_end|>" in rendered(
+        template, [USER, with_text, RESULT]
     )
 
 
 def test_the_worker_gets_the_template_and_the_parser(tmp_path: Path) -> None:
     program = with_tools(worker("--dyn-tool-call-parser", "hermes"), folder(tmp_path, CHATML))
-    given = worker()
+    plain = worker()
     options = ("--custom-jinja-template", FILE, "--dyn-tool-call-parser", "hermes")
-    assert program.argv == (*given.argv, *options)
-    assert program.files.items() > given.files.items()
+    assert program.argv == (*plain.argv, *options)
+    assert program.files.items() > plain.files.items()
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_model_with_tools_or_restricted_roles_keeps_its_template(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "program",
     [
         worker("--custom-jinja-template", "/my.jinja"),
         worker("--dyn-tool-call-parser", "mistral"),
@@ -145,8 +145,8 @@ def test_a_model_with_tools_or_restricted_roles_keeps_its_template(
         worker(env={"DYN_CUSTOM_JINJA_TEMPLATE": "/my.jinja"}),
     ],
 )
-def test_the_graphs_own_template_or_parser_wins(tmp_path: Path, given: Program) -> None:
-    assert with_tools(given, folder(tmp_path, CHATML)) == given
+def test_the_graphs_own_template_or_parser_wins(tmp_path: Path, program: Program) -> None:
+    assert with_tools(program, folder(tmp_path, CHATML)) == program
 
 
 FRONTEND = Program(
@@ -160,28 +160,23 @@ FRONTEND = Program(
 )
 
 
-def test_the_adapter_reads_the_template_of_the_workers(tmp_path: Path) -> None:
-    program = with_tools(worker(), folder(tmp_path, CHATML))
+def renders_tools(program: Program) -> bool:
     (adapted, _), engine = adapter_launch.with_adapter([FRONTEND, program])
     assert engine == "llamacpp"
-    assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == FILE
-    assert adapted.argv[adapted.argv.index("--adapter-tool-call-parser") + 1] == "hermes"
-    assert adapted.files == {FILE: program.files[FILE]}
-    (plain, _), _ = adapter_launch.with_adapter([FRONTEND, worker()])
-    assert "--adapter-template" not in plain.argv
-    assert "--adapter-tool-call-parser" not in plain.argv
+    return "--adapter-renders-tools" not in adapted.argv
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_the_adapter_knows_whether_the_template_renders_tools(tmp_path: Path) -> None:
+    """A template in a file of the graph, on this machine or of the model; else it is unknown."""
+    in_folder = replace(worker(), argv=(*worker().argv[:4], folder(tmp_path, CHATML)))
+    assert not renders_tools(in_folder)
+    assert renders_tools(with_tools(in_folder, str(tmp_path)))
+    (tmp_path / "chat_template.jinja").write_text("{{ tools }}")
+    assert renders_tools(in_folder)
+    for with_file in (
         worker("--custom-jinja-template", "/my.jinja"),
         worker(env={"DYN_CUSTOM_JINJA_TEMPLATE": "/my.jinja"}),
-    ],
-)
-def test_the_adapter_reads_the_template_of_the_graph(given: Program) -> None:
-    mounted = replace(given, files={"/my.jinja": "{{ tools }}", "/other": ""})
-    for program, files in ((given, {}), (mounted, {"/my.jinja": "{{ tools }}"})):
-        (adapted, _), _ = adapter_launch.with_adapter([FRONTEND, program])
-        assert adapted.argv[adapted.argv.index("--adapter-template") + 1] == "/my.jinja"
-        assert adapted.files == files
+    ):
+        assert renders_tools(with_file)
+        assert renders_tools(replace(with_file, files={"/my.jinja": "{{ tools }}"}))
+        assert not renders_tools(replace(with_file, files={"/my.jinja": CHATML}))

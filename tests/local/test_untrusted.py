@@ -205,7 +205,7 @@ def test_the_values_of_a_kept_flag_stay() -> None:
 
 
 def test_up_ignores_code_of_a_manifest_and_says_so() -> None:
-    made = adapted(
+    local = adapted(
         deployment(
             frontend(
                 "--frontend-route-extension",
@@ -216,9 +216,9 @@ def test_up_ignores_code_of_a_manifest_and_says_so() -> None:
             mocker("decode", "decode"),
         )
     )
-    program = made.program("frontend")
+    program = local.program("frontend")
     assert program is not None
     assert program.env == {"DYN_ROUTER_MODE": "kv"}
     assert not any("os:abort" in part for part in program.argv)
-    (note,) = [note for note in made.notes if "ignoring" in note]
+    (note,) = [note for note in local.notes if "ignoring" in note]
     assert note.endswith("PYTHONPATH: can run code on this machine")

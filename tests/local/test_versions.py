@@ -38,11 +38,11 @@ def test_the_default_version_runs_in_penstocks_own_environment(root: Path) -> No
 
 def test_the_field_decides_for_every_component(root: Path) -> None:
     python = install(root, "dynamo-1.7")
-    found, notes = interpreters(graph_source(f'dynamo: "{NEXT}"\n{GRAPH}', "g.yaml"))
-    assert {name: i.python for name, i in found.items()} == dict.fromkeys(
+    by_component, notes = interpreters(graph_source(f'dynamo: "{NEXT}"\n{GRAPH}', "g.yaml"))
+    assert {name: i.python for name, i in by_component.items()} == dict.fromkeys(
         ("frontend", "prefill", "decode"), python
     )
-    assert found["decode"].cpu is None
+    assert by_component["decode"].cpu is None
     assert notes == ()
 
 
@@ -51,7 +51,7 @@ def test_without_the_environment_the_field_is_an_error(root: Path) -> None:
         interpreters(graph_source(f'dynamo: "{NEXT}"\n{GRAPH}', "g.yaml"))
     assert str(caught.value) == (
         f"g.yaml:1 dynamo: Dynamo {NEXT} needs environment dynamo-1.7, which is not installed. "
-        "Fix: Run `penstock env install dynamo-1.7`."
+        "Fix: Run `penstock tools env install dynamo-1.7`."
     )
 
 
@@ -65,8 +65,8 @@ def test_an_image_decides_for_its_component(root: Path) -> None:
         ),
     )
     install(root, "dynamo-1.7")
-    found, notes = interpreters(graph_source(text, "g.yaml"))
-    assert list(found) == ["frontend"]
+    by_component, notes = interpreters(graph_source(text, "g.yaml"))
+    assert list(by_component) == ["frontend"]
     assert notes == ()
 
 
@@ -80,6 +80,6 @@ def test_a_patch_without_a_wheel_runs_as_the_default_version(root: Path, text: s
 
 def test_a_release_without_a_wheel_runs_in_the_environment_of_its_pre_release(root: Path) -> None:
     python = install(root, "dynamo-1.7")
-    found, notes = interpreters(graph_source(f'dynamo: "1.7.0"\n{GRAPH}', "g.yaml"))
-    assert {i.python for i in found.values()} == {python}
+    by_component, notes = interpreters(graph_source(f'dynamo: "1.7.0"\n{GRAPH}', "g.yaml"))
+    assert {i.python for i in by_component.values()} == {python}
     assert notes == (f"the wheel of 1.7.0 is not on PyPI: penstock uses the facts of {NEXT}",)

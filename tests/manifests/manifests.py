@@ -67,6 +67,6 @@ def problems(text: str) -> tuple[Problem, ...]:
 
 
 def only_problem(text: str) -> Problem:
-    found = problems(text)
-    assert len(found) == 1, found
-    return found[0]
+    reported = problems(text)
+    assert len(reported) == 1, reported
+    return reported[0]

@@ -19,16 +19,43 @@ def test_a_v1beta1_graph_has_its_components_in_order() -> None:
     assert deployment.component("w").place == "spec.components[1]"
 
 
-def test_a_frontend_without_a_command_gets_the_operators_command() -> None:
-    (launch,) = first(beta(FRONTEND)).launches
-    assert launch.argv == ("python3", "-m", "dynamo.frontend")
-    assert not launch.shell
+ENTRYPOINT = "no command: the image's entrypoint gets these arguments"
 
 
-def test_a_frontend_with_arguments_alone_gets_the_operators_program() -> None:
-    text = beta(worker("args: [-m, dynamo.frontend, --router-mode, kv]\n", kind="frontend"))
-    (launch,) = first(text).launches
-    assert launch.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "kv")
+@pytest.mark.parametrize(
+    ("kind", "container", "argv", "is_script"),
+    [
+        ("frontend", "", "python3 -m dynamo.frontend", False),
+        (
+            *("frontend", "args: [-m, dynamo.frontend, --router-mode, kv]"),
+            *("python3 -m dynamo.frontend --router-mode kv", False),
+        ),
+        (
+            *("worker", "args: ['python3 -m dynamo.vllm --model a/b', -x]"),
+            *("python3 -m dynamo.vllm --model a/b", True),
+        ),
+        ("worker", "args: [python3, -m, dynamo.vllm]", "python3 -m dynamo.vllm", False),
+        ("epp", "args: [serve, --x]", "serve --x", False),
+        (
+            *("worker", VLLM + "args: ['${MODEL}', '$(NOPE)']"),
+            *("python3 -m dynamo.vllm ${MODEL} $(NOPE)", False),
+        ),
+        (
+            *("worker", "command: [numactl, --membind=0, python3, -u, -m, dynamo.vllm]"),
+            *("numactl --membind=0 python3 -u -m dynamo.vllm", False),
+        ),
+    ],
+)
+def test_what_runs_is_what_the_operator_and_the_container_say(
+    kind: str, container: str, argv: str, is_script: bool
+) -> None:
+    component = first(beta(worker(container + "\n", kind=kind)))
+    (launch,) = component.launches
+    assert (" ".join(launch.argv), launch.shell) == (argv, is_script)
+    is_of_image = container.startswith("args") and kind != "frontend" and not is_script
+    assert len(launch.unresolved) == argv.count("$") + is_of_image
+    assert (ENTRYPOINT in launch.unresolved) == is_of_image
+    assert (component.engine is Engine.VLLM) == ("dynamo.vllm" in argv)
 
 
 def test_a_v1alpha1_graph_is_read_like_a_v1beta1_graph() -> None:
@@ -115,17 +142,24 @@ def test_the_launch_decides_the_role_if_the_type_does_not(
     assert first(text).role is role
 
 
-def test_the_launch_overrides_the_type() -> None:
-    text = beta(worker(VLLM + "args: [--disaggregation-mode, prefill]\n", kind="decode"))
-    assert first(text).role is Role.PREFILL
+MODE = "env: [{name: DYN_TRTLLM_DISAGGREGATION_MODE, value: prefill}]\n"
 
 
-def test_a_variable_may_set_the_mode() -> None:
-    container = """
-        command: [python3, -m, dynamo.trtllm]
-        env: [{name: DYN_TRTLLM_DISAGGREGATION_MODE, value: prefill}]
-        """
-    assert first(beta(worker(container))).role is Role.PREFILL
+@pytest.mark.parametrize(
+    ("kind", "container", "role"),
+    [
+        ("decode", VLLM + "args: [--disaggregation-mode, prefill]\n", Role.PREFILL),
+        ("worker", "command: [python3, -m, dynamo.trtllm]\n" + MODE, Role.PREFILL),
+        ("planner", "command: [python3, -m, dynamo.planner]\n", Role.PLANNER),
+        ("epp", "", Role.EPP),
+        ("", "command: [python3, -m, dynamo.router]\n", Role.OTHER),
+    ],
+)
+def test_the_launch_overrides_the_type_only_if_it_serves_an_engine(
+    kind: str, container: str, role: Role
+) -> None:
+    text = worker(container, kind=kind).replace("  type: \n", "")
+    assert first(beta(text)).role is role
 
 
 def test_a_decode_worker_without_mode_is_aggregated_unless_there_is_prefill() -> None:
@@ -135,25 +169,9 @@ def test_a_decode_worker_without_mode_is_aggregated_unless_there_is_prefill() ->
     assert first(beta(worker(VLLM, kind="decode") + prefill)).role is Role.DECODE
 
 
-def test_components_that_serve_no_engine_keep_their_type() -> None:
-    planner = worker("command: [python3, -m, dynamo.planner]\n", kind="planner")
-    assert first(beta(planner)).role is Role.PLANNER
-    epp = first(beta(worker("", kind="epp")))
-    assert (epp.role, epp.launches, epp.engine) == (Role.EPP, (), None)
-    router = worker("command: [python3, -m, dynamo.router]\n").replace("  type: worker\n", "")
-    assert first(beta(router)).role is Role.OTHER
-
-
 @pytest.mark.parametrize("engine", list(Engine))
 def test_the_engine_is_the_module(engine: Engine) -> None:
     assert first(beta(worker(f"command: [python3, -m, {engine.module}]\n"))).engine is engine
-
-
-def test_an_engine_behind_a_wrapper_is_found() -> None:
-    command = "command: [numactl, --membind=0, python3, -u, -m, dynamo.vllm, --model, m]\n"
-    component = first(beta(worker(command)))
-    assert component.engine is Engine.VLLM
-    assert component.launches[0].argv[0] == "numactl"
 
 
 @pytest.mark.parametrize(
@@ -167,14 +185,11 @@ def test_an_engine_behind_a_wrapper_is_found() -> None:
         ("{limits: {rdma/ib: 8, memory: 4Gi}}", 0),
     ],
 )
-def test_gpus_of_every_vendor_count(resources: str, count: int) -> None:
-    assert first(beta(worker(VLLM + f"resources: {resources}\n"))).gpus == count
-
-
-def test_gpus_count_over_all_nodes() -> None:
-    text = worker(VLLM + "resources: {limits: {nvidia.com/gpu: 4}}\n", more="multinode: {}\n")
-    component = first(beta(text))
-    assert (component.nodes, component.gpus) == (2, 8)
+def test_gpus_of_every_vendor_count_over_all_nodes(resources: str, count: int) -> None:
+    container = VLLM + f"resources: {resources}\n"
+    assert first(beta(worker(container))).gpus == count
+    component = first(beta(worker(container, more="multinode: {}\n")))
+    assert (component.nodes, component.gpus) == (2, 2 * count)
 
 
 def test_claimed_gpus_count_if_the_file_has_the_template() -> None:
@@ -219,30 +234,6 @@ def test_several_engines_in_one_pod_are_several_launches() -> None:
     assert all(launch.shell for launch in component.launches)
 
 
-def test_an_argument_without_a_shell_keeps_its_braces_and_is_noted() -> None:
-    launch = first(beta(worker(VLLM + "args: ['${MODEL}', '$(NOPE)']\n"))).launches[0]
-    assert launch.argv[3:] == ("${MODEL}", "$(NOPE)")
-    assert len(launch.unresolved) == 2
-
-
-def test_arguments_without_a_command_are_a_script_of_the_operators_shell() -> None:
-    launch = first(beta(worker("args: ['python3 -m dynamo.vllm --model a/b', -x]\n"))).launches[0]
-    assert launch.shell
-    assert launch.argv == ("python3", "-m", "dynamo.vllm", "--model", "a/b")
-
-
-def test_words_without_a_command_are_read_as_one_command() -> None:
-    launch = first(beta(worker("args: [python3, -m, dynamo.vllm]\n"))).launches[0]
-    assert not launch.shell
-    assert launch.argv == ("python3", "-m", "dynamo.vllm")
-
-
-def test_arguments_of_an_endpoint_picker_without_a_command_go_to_the_image() -> None:
-    launch = first(beta(worker("args: [serve, --x]\n", kind="epp"))).launches[0]
-    assert launch.argv == ("serve", "--x")
-    assert launch.unresolved == ("no command: the image's entrypoint gets these arguments",)
-
-
 CONFIG = """
     apiVersion: v1
     kind: ConfigMap
@@ -267,11 +258,66 @@ def test_the_engines_file_comes_from_the_configmap() -> None:
     assert sorted(first(text).launches[0].files) == ["/cfg/e.yaml", "/cfg/m.json"]
 
 
-def test_a_relative_path_counts_from_the_working_directory() -> None:
-    container = TRTLLM % "./e.yaml" + MOUNT + "workingDir: /cfg/\n"
-    assert isinstance(
-        first(beta(worker(container, pod=VOLUME), more=CONFIG)).engine_config, KnownConfig
-    )
+HEREDOC = """
+        command: [bash, -c]
+        env: [{name: TP, value: "2"}]
+        args:
+        - |
+          cat > /tmp/e.yaml <<EOF
+          tensor_parallel_size: %s
+          EOF
+          exec python3 -m dynamo.vllm --config /tmp/e.yaml
+        """
+VARIABLE = "env: [{name: DYN_TRTLLM_EXTRA_ENGINE_ARGS, value: /cfg/e.yaml}]\n" + MOUNT
+MOCKER = "command: [python3, -m, dynamo.mocker, --extra-engine-args=/cfg/m.json]\n" + MOUNT
+
+
+@pytest.mark.parametrize(
+    ("container", "key", "value"),
+    [
+        (TRTLLM % "./e.yaml" + MOUNT + "workingDir: /cfg/\n", "tensor_parallel_size", 4),
+        ("command: [python3, -m, dynamo.trtllm]\n" + VARIABLE, "tensor_parallel_size", 4),
+        (MOCKER, "block_size", 16),
+        (HEREDOC % "$TP", "tensor_parallel_size", 2),
+    ],
+)
+def test_the_engines_file_is_found_by_path_variable_and_in_the_script(
+    container: str, key: str, value: int
+) -> None:
+    config = first(beta(worker(container, pod=VOLUME), more=CONFIG)).engine_config
+    assert isinstance(config, KnownConfig)
+    assert config.values[key] == value
+    assert config.place.startswith("written by" if container.startswith("\n") else "ConfigMap/cm/")
+
+
+CLAIM = "volumes: [{name: c, persistentVolumeClaim: {claimName: models}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("container", "pod", "path", "reason"),
+    [
+        (TRTLLM % "/opt/e.yaml", "", "/opt/e.yaml", "it is in the image"),
+        (
+            *(TRTLLM % "/cfg/e.yaml" + MOUNT, CLAIM, "/cfg/e.yaml"),
+            "it is on the volume c (persistentVolumeClaim models)",
+        ),
+        (
+            TRTLLM % "/cfg/e.yaml" + MOUNT,
+            VOLUME,
+            "/cfg/e.yaml",
+            "it is on the volume c (configMap cm)",
+        ),
+        (
+            *(HEREDOC % "$(nvidia-smi -L | wc -l)", "", "/tmp/e.yaml"),
+            "contains $(nvidia-smi -L | wc -l): the output of a command",
+        ),
+    ],
+)
+def test_a_file_that_the_manifest_lacks_is_unknown(
+    container: str, pod: str, path: str, reason: str
+) -> None:
+    config = first(beta(worker(container, pod=pod))).engine_config
+    assert config == UnknownConfig(path=path, reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -301,82 +347,14 @@ def test_every_kind_of_configmap_mount_is_read(mount: str, volume: str, path: st
     assert isinstance(first(text).engine_config, KnownConfig)
 
 
-def test_a_file_in_the_image_or_on_a_volume_is_unknown() -> None:
-    in_image = first(beta(worker(TRTLLM % "/opt/e.yaml"))).engine_config
-    assert in_image == UnknownConfig(path="/opt/e.yaml", reason="it is in the image")
-    volume = "volumes: [{name: c, persistentVolumeClaim: {claimName: models}}]\n"
-    on_volume = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=volume))).engine_config
-    reason = "it is on the volume c (persistentVolumeClaim models)"
-    assert on_volume == UnknownConfig(path="/cfg/e.yaml", reason=reason)
-
-
-def test_an_engine_file_of_a_configmap_outside_of_the_file_is_unknown() -> None:
-    config = first(beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME))).engine_config
-    reason = "it is on the volume c (configMap cm)"
-    assert config == UnknownConfig(path="/cfg/e.yaml", reason=reason)
-
-
 def test_a_launch_without_a_file_has_no_config() -> None:
     assert first(beta(worker(VLLM))).engine_config == NoConfig()
-
-
-def test_a_variable_may_set_the_file() -> None:
-    container = """
-        command: [python3, -m, dynamo.trtllm]
-        env: [{name: DYN_TRTLLM_EXTRA_ENGINE_ARGS, value: /cfg/e.yaml}]
-"""
-    text = beta(worker(container + " " * 8 + MOUNT, pod=VOLUME), more=CONFIG)
-    assert isinstance(first(text).engine_config, KnownConfig)
-
-
-def test_the_mockers_file_is_json() -> None:
-    container = "command: [python3, -m, dynamo.mocker, --extra-engine-args=/cfg/m.json]\n" + MOUNT
-    config = first(beta(worker(container, pod=VOLUME), more=CONFIG)).engine_config
-    assert isinstance(config, KnownConfig)
-    assert config.values == {"block_size": 16}
-
-
-def test_a_heredoc_is_the_engines_file() -> None:
-    container = """
-        command: [bash, -c]
-        env: [{name: TP, value: "2"}]
-        args:
-        - |
-          cat > /tmp/e.yaml <<EOF
-          tensor_parallel_size: $TP
-          EOF
-          exec python3 -m dynamo.vllm --config /tmp/e.yaml
-        """
-    config = first(beta(worker(container))).engine_config
-    assert isinstance(config, KnownConfig)
-    assert config.values == {"tensor_parallel_size": 2}
-    assert config.place.startswith("written by the launch")
-
-
-def test_a_heredoc_with_an_unknown_value_is_unknown() -> None:
-    container = """
-        command: [bash, -c]
-        args:
-        - |
-          cat > /tmp/e.yaml <<EOF
-          tensor_parallel_size: $(nvidia-smi -L | wc -l)
-          EOF
-          exec python3 -m dynamo.trtllm --extra-engine-args /tmp/e.yaml
-        """
-    config = first(beta(worker(container))).engine_config
-    reason = "contains $(nvidia-smi -L | wc -l): the output of a command"
-    assert config == UnknownConfig(path="/tmp/e.yaml", reason=reason)
 
 
 def test_sglangs_file_may_set_the_mode() -> None:
     config = CONFIG.replace("tensor_parallel_size: 4", "disaggregation-mode: prefill")
     container = "command: [python3, -m, dynamo.sglang, --config, /cfg/e.yaml]\n" + MOUNT
     assert first(beta(worker(container, pod=VOLUME), more=config)).role is Role.PREFILL
-
-
-def test_reading_twice_gives_equal_values() -> None:
-    text = beta(worker(TRTLLM % "/cfg/e.yaml" + MOUNT, pod=VOLUME), more=CONFIG)
-    assert read(text) == read(text)
 
 
 def test_the_error_carries_every_problem() -> None:

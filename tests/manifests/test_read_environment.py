@@ -66,26 +66,26 @@ def test_later_sources_take_precedence() -> None:
 
 
 def test_values_refer_to_those_before_them() -> None:
-    found = launch(
+    process = launch(
         "env: [{name: A, value: '$(B)-$(S)'}, {name: B, value: '2'}, {name: C, value: '$(B)'}]\n"
         "args: ['$(C)']\n",
         spec="env: [{name: S, value: s}]\n",
     )
-    assert found.env == {"S": "s", "A": "$(B)-s", "B": "2", "C": "2"}
-    assert found.argv[-1] == "2"
+    assert process.env == {"S": "s", "A": "$(B)-s", "B": "2", "C": "2"}
+    assert process.argv[-1] == "2"
 
 
 def test_a_configmap_of_the_file_sets_keys_and_prefixes() -> None:
-    found = launch(
+    process = launch(
         "envFrom: [{prefix: P_, configMapRef: {name: cm}}]\n"
         "env: [{name: K, valueFrom: {configMapKeyRef: {name: cm, key: A}}}]\n",
         more=CONFIG,
     )
-    assert (found.env["P_B"], found.env["K"]) == ("map-b", "from-map")
+    assert (process.env["P_B"], process.env["K"]) == ("map-b", "from-map")
 
 
 def test_secrets_and_fields_are_noted_and_never_empty() -> None:
-    found = launch("""
+    process = launch("""
         envFrom: [{secretRef: {name: token}}]
         env:
         - {name: KEY, valueFrom: {secretKeyRef: {name: other, key: k}}}
@@ -93,10 +93,10 @@ def test_secrets_and_fields_are_noted_and_never_empty() -> None:
         - {name: CPUS, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}
         args: ["--key=$(KEY)"]
         """)
-    assert found.env == {}
-    assert found.secrets == ("token", "other")
-    assert found.argv[-1] == "--key=$(KEY)"
-    assert found.unresolved == (
+    assert process.env == {}
+    assert process.secrets == ("token", "other")
+    assert process.argv[-1] == "--key=$(KEY)"
+    assert process.unresolved == (
         "$(KEY): a value of the Secret other",
         "KEY: a value of the Secret other",
         "UID_: the pod's metadata.uid",
@@ -105,13 +105,13 @@ def test_secrets_and_fields_are_noted_and_never_empty() -> None:
 
 
 def test_a_configmap_outside_of_the_file_is_unknown() -> None:
-    found = launch("""
+    process = launch("""
         envFrom: [{configMapRef: {name: far}}]
         env: [{name: K, valueFrom: {configMapKeyRef: {name: far, key: k}}}]
         """)
-    assert found.env == {}
-    assert "the variables of ConfigMap far, which is not in the file" in found.unresolved
-    assert "K: k of ConfigMap far, which is not in the file" in found.unresolved
+    assert process.env == {}
+    assert "the variables of ConfigMap far, which is not in the file" in process.unresolved
+    assert "K: k of ConfigMap far, which is not in the file" in process.unresolved
 
 
 def test_a_missing_key_is_a_problem_unless_optional() -> None:
@@ -151,7 +151,7 @@ def test_a_value_that_is_not_a_string_to_kubernetes_is_quoted_as_written(
 
 
 def test_a_shell_sees_the_same_environment() -> None:
-    found = first(
+    process = first(
         beta(
             worker(
                 "command: [sh, -c, 'exec python3 -m dynamo.vllm $A $(B) $T']\n"
@@ -160,5 +160,5 @@ def test_a_shell_sees_the_same_environment() -> None:
             )
         )
     ).launches[0]
-    assert found.argv[3:] == ("1", "2", "b", "$T")
-    assert found.shell
+    assert process.argv[3:] == ("1", "2", "b", "$T")
+    assert process.shell

@@ -57,11 +57,11 @@ def test_the_values_stay_as_they_are() -> None:
 
 def test_equal_values_give_equal_bytes() -> None:
     """Not those of the tests' cache, see tests/support/renders.py."""
-    one, two = (
+    first, two = (
         render_templates(chart_path(), values, name="demo", namespace="default")
         for values in (GRAPH, {key: GRAPH[key] for key in reversed(GRAPH)})
     )
-    assert one == two
+    assert first == two
 
 
 def test_schema_errors_have_the_places_of_the_graph() -> None:
@@ -72,14 +72,14 @@ def test_schema_errors_have_the_places_of_the_graph() -> None:
         "decode": {"replicas": 1, "x": 1, "y": 1},
         "router": {"mode": "best"},
     }
-    found = problems(values)
-    assert ("model.id", "required, but missing", "Add `id`.") in found
-    assert ("engine.args[1]", "got number, want string", "") in found
-    assert ("prefill.replicas", "got string, want null or integer", "") in found
-    assert ("decode.x", "unknown key", "Remove or correct it.") in found
-    assert ("decode.y", "unknown key", "Remove or correct it.") in found
-    assert any(place == "router.mode" and "'kv'" in message for place, message, _ in found)
-    assert not any("failed" in message for _, message, _ in found)
+    reported = problems(values)
+    assert ("model.id", "required, but missing", "Add `id`.") in reported
+    assert ("engine.args[1]", "got number, want string", "") in reported
+    assert ("prefill.replicas", "got string, want null or integer", "") in reported
+    assert ("decode.x", "unknown key", "Remove or correct it.") in reported
+    assert ("decode.y", "unknown key", "Remove or correct it.") in reported
+    assert any(place == "router.mode" and "'kv'" in message for place, message, _ in reported)
+    assert not any("failed" in message for _, message, _ in reported)
 
 
 def test_problems_of_the_chart_have_place_and_fix() -> None:

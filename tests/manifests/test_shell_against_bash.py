@@ -150,5 +150,5 @@ def test_the_resolver_starts_what_bash_starts(name: str, tmp_path: Path) -> None
 )
 @given(script=grammar.scripts())
 def test_any_script_without_unknowns_starts_what_bash_starts(script: str, tmp_path: Path) -> None:
-    found = bash_runner.resolved(script, ENV, tmp_path)
-    assert found == bash_runner.really(script, ENV, tmp_path)
+    resolved = bash_runner.resolved(script, ENV, tmp_path)
+    assert resolved == bash_runner.really(script, ENV, tmp_path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from penstock.hardware import GPUS
-from penstock.memory import MemoryInputs, Use, memory_budget
-from penstock.memory.remedy import remedy
+from penstock.memory import MemoryBudget, MemoryInputs, Use, memory_budget
+from penstock.memory.remedy import Remedy, remedy
 from penstock.models import find_model
 
 H100 = MemoryInputs(
@@ -27,119 +28,105 @@ H100 = MemoryInputs(
 )
 
 
+def budget(**changes: Any) -> MemoryBudget:
+    return memory_budget(replace(H100, **changes))
+
+
+def least(inputs: MemoryInputs, sequences: int = 1) -> Remedy | None:
+    """The remedy with which that many sequences fit."""
+    return remedy(inputs, lambda changed: changed.sequences >= sequences)
+
+
 def test_120b_barely_fits_one_h100() -> None:
-    found = memory_budget(H100)
-    assert 0 < found.pool_gib < 0.2 * 79.6
-    assert 1 <= found.sequences < 6
+    assert 0 < budget().pool_gib < 0.2 * 79.6
+    assert 1 <= budget().sequences < 6
 
 
-def test_tensor_parallelism_divides_weights_and_kv() -> None:
-    one, two = memory_budget(H100), memory_budget(replace(H100, tp=2))
-    assert two.lines[0].gib == pytest.approx(one.lines[0].gib / 2, rel=0.01)
-    assert two.token_bytes == one.token_bytes / 2
+@pytest.mark.parametrize(
+    ("changes", "before", "factor"),
+    [
+        ({"tp": 2}, {}, 1 / 2),
+        ({"tp": 16}, {"tp": 8}, 1),  # there are 8 KV heads
+        ({"tp": 4, "attention_ranks": 4}, {"tp": 4}, 4),  # each rank has its own sequences
+        ({"tp": 4, "attention_ranks": 2}, {"tp": 4}, 2),
+        ({"kv_dtype": "fp8"}, {}, 1 / 2),
+    ],
+)
+def test_kv_bytes_of_a_token_on_one_gpu(
+    changes: dict[str, Any], before: dict[str, Any], factor: float
+) -> None:
+    assert budget(**changes).token_bytes == budget(**before).token_bytes * factor
 
 
-def test_kv_heads_are_not_divided_beyond_their_number() -> None:
-    assert (
-        memory_budget(replace(H100, tp=16)).token_bytes
-        == memory_budget(replace(H100, tp=8)).token_bytes
-    )
-
-
-def test_under_attention_dp_each_rank_has_its_own_sequences() -> None:
-    shared, own = (
-        memory_budget(replace(H100, tp=4)),
-        memory_budget(replace(H100, tp=4, attention_ranks=4)),
-    )
-    assert own.token_bytes == shared.token_bytes * 4
-    assert own.lines[0].gib > shared.lines[0].gib  # attention is on every rank
+def test_weights_on_one_gpu() -> None:
+    full = budget().lines[0].gib
+    assert budget(tp=2).lines[0].gib == pytest.approx(full / 2, rel=0.01)
+    attention_on_each = budget(tp=4, attention_ranks=4).lines[0].gib
+    assert attention_on_each > budget(tp=4).lines[0].gib
+    assert full - budget(offload_gib=10).lines[0].gib == pytest.approx(10)
+    assert budget(offload_gib=1000).used_gib > 0
 
 
 def test_ranks_of_two_gpus_share_a_sequence_between_them() -> None:
-    shared, two = (
-        memory_budget(replace(H100, tp=4)),
-        memory_budget(replace(H100, tp=4, attention_ranks=2)),
-    )
-    assert two.token_bytes == shared.token_bytes * 2
-    assert two.sequences == 2 * two.rank_sequences
-
-
-def test_offloaded_weights_are_not_on_the_gpu() -> None:
-    full, part = memory_budget(H100), memory_budget(replace(H100, offload_gib=10))
-    assert full.lines[0].gib - part.lines[0].gib == pytest.approx(10)
-    assert memory_budget(replace(H100, offload_gib=1000)).used_gib > 0
-
-
-def test_fp8_halves_kv_bytes() -> None:
-    assert (
-        memory_budget(replace(H100, kv_dtype="fp8")).token_bytes
-        == memory_budget(H100).token_bytes / 2
-    )
+    ranks = budget(tp=4, attention_ranks=2)
+    assert ranks.sequences == 2 * ranks.rank_sequences
 
 
 def test_sliding_layers_need_little_memory_if_the_engine_frees_them() -> None:
-    inputs = replace(H100, engine="vllm", fraction=0.95)
-    windows = memory_budget(replace(inputs, has_windows=True)).sequences
-    assert windows == pytest.approx(2 * memory_budget(inputs).sequences, rel=0.02)
+    changes = {"engine": "vllm", "fraction": 0.95}
+    windows = budget(**changes, has_windows=True).sequences
+    assert windows == pytest.approx(2 * budget(**changes).sequences, rel=0.02)
 
 
 def test_there_are_two_transfer_buffers() -> None:
-    with_buffer = memory_budget(replace(H100, buffer_tokens=32768))
-    line = next(line for line in with_buffer.lines if line.use is Use.TRANSFER)
+    (line,) = (line for line in budget(buffer_tokens=32768).lines if line.use is Use.TRANSFER)
     assert line.gib == pytest.approx(2 * 32768 * 73728 / 2**30)
 
 
 def test_max_tokens_caps_what_fits() -> None:
-    assert memory_budget(replace(H100, max_kv_tokens=1000)).kv_tokens == 1000
+    assert budget(max_kv_tokens=1000).kv_tokens == 1000
 
 
 def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
-    inputs = replace(H100, context=131072)
-    found = remedy(inputs, lambda b: b.sequences >= 1)
-    assert found is not None
-    changed = memory_budget(replace(inputs, **found.changes))
-    assert changed.sequences >= 1
-    longer = {**found.changes, "context": found.changes["context"] + 1024}
-    assert memory_budget(replace(inputs, **longer)).sequences < 1
+    change = least(replace(H100, context=131072))
+    assert change is not None
+    assert budget(**change.changes).sequences >= 1
+    longer = {**change.changes, "context": change.changes["context"] + 1024}
+    assert budget(**longer).sequences < 1
+    assert "kv_dtype" not in change.changes, "gpt-oss has no fp8 KV kernels on Hopper"
 
 
-def test_fp8_kv_is_not_a_remedy_for_gpt_oss_on_hopper() -> None:
-    found = remedy(replace(H100, context=131072), lambda b: b.sequences >= 1)
-    assert found is not None
-    assert "kv_dtype" not in found.changes
-    blackwell = replace(H100, gpu=GPUS["b200"], context=2_000_000)
-    other = remedy(blackwell, lambda b: b.sequences >= 1)
-    assert other is not None
-    assert other.changes == {"kv_dtype": "fp8"}
+def test_the_smallest_change_comes_first() -> None:
+    """A configured limit goes, then an fp8 KV cache, then the lowest sufficient fraction."""
+    limited = least(replace(H100, max_kv_tokens=1000))
+    assert limited is not None
+    assert limited.changes == {"max_kv_tokens": None}
+    blackwell = replace(H100, gpu=GPUS["b200"])
+    long = least(replace(blackwell, context=2_000_000))
+    assert long is not None
+    assert long.changes == {"kv_dtype": "fp8"}
+    small = replace(blackwell, fraction=0.02)
+    raised = least(small, 2)
+    assert raised is not None
+    (fraction,) = raised.changes.values()
+    assert memory_budget(replace(small, fraction=fraction)).sequences >= 2
+    assert memory_budget(replace(small, fraction=fraction - 0.01)).sequences < 2
 
 
-def test_the_smallest_change_is_to_remove_a_configured_limit() -> None:
-    limited = replace(H100, max_kv_tokens=1000)
-    found = remedy(limited, lambda b: b.sequences >= 1)
-    assert found is not None
-    assert found.changes == {"max_kv_tokens": None}
-
-
-def test_the_next_change_is_the_lowest_sufficient_fraction() -> None:
-    inputs = replace(H100, gpu=GPUS["b200"], fraction=0.02)
-    found = remedy(inputs, lambda b: b.sequences >= 2)
-    assert found is not None
-    (fraction,) = found.changes.values()
-    assert memory_budget(replace(inputs, fraction=fraction)).sequences >= 2
-    assert memory_budget(replace(inputs, fraction=fraction - 0.01)).sequences < 2
-
-
-def test_a_configured_pool_replaces_vllms_fraction_and_limits_tensorrt_llms() -> None:
-    for engine, fraction, pool in (("vllm", 0.1, 4.0), ("trtllm", 0.9, 4.0), ("trtllm", 0.01, 1)):
-        inputs = replace(H100, gpu=GPUS["b200"], engine=engine, fraction=fraction, set_pool_gib=4.0)
-        assert memory_budget(inputs).pool_gib == pytest.approx(pool, rel=0.2)
+@pytest.mark.parametrize(
+    ("engine", "fraction", "pool"), [("vllm", 0.1, 4.0), ("trtllm", 0.9, 4.0), ("trtllm", 0.01, 1)]
+)
+def test_a_configured_pool_replaces_vllms_fraction_and_limits_tensorrt_llms(
+    engine: str, fraction: float, pool: float
+) -> None:
+    changes = {"gpu": GPUS["b200"], "engine": engine, "fraction": fraction, "set_pool_gib": 4.0}
+    assert budget(**changes).pool_gib == pytest.approx(pool, rel=0.2)
 
 
 def test_a_configured_pool_that_is_too_large_does_not_fit() -> None:
-    assert memory_budget(replace(H100, engine="vllm", set_pool_gib=60.0)).pool_gib < 0
+    assert budget(engine="vllm", set_pool_gib=60.0).pool_gib < 0
 
 
 def test_weights_that_fit_nowhere_have_no_remedy() -> None:
     huge = replace(H100.model.parts, experts=1e13)
-    inputs = replace(H100, model=replace(H100.model, parts=huge))
-    assert remedy(inputs, lambda b: b.sequences >= 1) is None
+    assert least(replace(H100, model=replace(H100.model, parts=huge))) is None

@@ -78,8 +78,8 @@ WITH_POOL = [log for log in LOGS if "pool" in log]
 
 @pytest.mark.parametrize("log", WITH_TOKENS, ids=named)
 def test_kv_tokens_match_the_log(log: dict[str, Any]) -> None:
-    found = memory_budget(inputs(log, GPUS["h100"]))
-    predicted = log["kv_gib"] * GIB / found.token_bytes
+    budget = memory_budget(inputs(log, GPUS["h100"]))
+    predicted = log["kv_gib"] * GIB / budget.token_bytes
     print(f"\n{named(log)}: {log['kv_tokens']:,} tokens logged, {predicted:,.0f} computed")
     assert predicted == pytest.approx(log["kv_tokens"], rel=0.015)
 
@@ -96,9 +96,9 @@ def test_the_memory_left_for_kv_is_close_to_the_log(log: dict[str, Any]) -> None
     """The estimates (runtime, activations, graphs) of current vLLM, as a share of the GPU."""
     pool = log["pool"]
     gpu = Gpu(**{**vars(GPUS["h100"]), "memory_gib": pool["total_gib"]})
-    found = memory_budget(inputs(log, gpu, pool["fraction"]))
-    print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {found.pool_gib:.1f} computed")
-    assert found.pool_gib == pytest.approx(pool["kv_gib"], abs=0.05 * pool["total_gib"])
+    budget = memory_budget(inputs(log, gpu, pool["fraction"]))
+    print(f"\n{named(log)}: {pool['kv_gib']:.1f} GiB of KV logged, {budget.pool_gib:.1f} computed")
+    assert budget.pool_gib == pytest.approx(pool["kv_gib"], abs=0.05 * pool["total_gib"])
 
 
 def test_there_are_enough_sources() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.models import ModelShape, find_model, read_model
 from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
-from penstock.models.known import known_id
+from penstock.models.known import known_id, known_ids, meant_id
 
 GIB = 2**30
 LLAMA_8B = {
@@ -71,10 +71,10 @@ def shape(config: dict[str, Any]) -> ModelShape:
     [("openai/gpt-oss-120b", 60.8, 73728, 36864), ("openai/gpt-oss-20b", 12.8, 49152, 24576)],
 )
 def test_gpt_oss_matches_the_published_figures(model: str, gib: float, bf16: int, fp8: int) -> None:
-    found = find_model(model)
-    assert found.parts.total / GIB == pytest.approx(gib, rel=0.01)
-    assert (found.kv_bytes_per_token(), found.kv_bytes_per_token("fp8")) == (bf16, fp8)
-    assert found.full_layers * 2 == found.layers
+    model_shape = find_model(model)
+    assert model_shape.parts.total / GIB == pytest.approx(gib, rel=0.01)
+    assert (model_shape.kv_bytes_per_token(), model_shape.kv_bytes_per_token("fp8")) == (bf16, fp8)
+    assert model_shape.full_layers * 2 == model_shape.layers
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_parameters_match_the_model_card(
 
 
 def test_smollm2_has_its_135_million_parameters_and_tied_embeddings() -> None:
-    found = find_model("HuggingFaceTB/SmolLM2-135M-Instruct")
-    assert found.parts.total / 2 / 1e6 == pytest.approx(134.5, rel=0.001)
-    assert (found.positions, found.kv_bytes_per_token("float32")) == (8192, 46_080)
+    model_shape = find_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+    assert model_shape.parts.total / 2 / 1e6 == pytest.approx(134.5, rel=0.001)
+    assert (model_shape.positions, model_shape.kv_bytes_per_token("float32")) == (8192, 46_080)
 
 
 def test_kv_of_latent_attention_is_the_latent() -> None:
-    found = shape(DEEPSEEK_V3)
-    assert (found.kv_values, found.is_mla) == (576, True)
-    assert found.kv_bytes_per_token("bfloat16") == 61 * 576 * 2
+    model_shape = shape(DEEPSEEK_V3)
+    assert (model_shape.kv_values, model_shape.is_mla) == (576, True)
+    assert model_shape.kv_bytes_per_token("bfloat16") == 61 * 576 * 2
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_kv_bytes_of_a_prompt() -> None:
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         "dtype": "float32",
     }
-    found = shape(tiny)
+    model_shape = shape(tiny)
     lengths = [1, 2, 31, 32, 33, 64, 127, 128, 129, 300, 500, 1000, 1500, 3, 3, 3, 3, 13]
-    assert sum(found.kv_bytes(n, 32, None) or 0 for n in lengths) == 11_599_872
-    assert found.kv_bytes(33, 32, "fp8") == (found.kv_bytes(33, 32, "auto") or 0) // 4
-    assert found.kv_bytes(1, 32, "int4_per_token_head") is None
+    assert sum(model_shape.kv_bytes(n, 32, None) or 0 for n in lengths) == 11_599_872
+    assert model_shape.kv_bytes(33, 32, "fp8") == (model_shape.kv_bytes(33, 32, "auto") or 0) // 4
+    assert model_shape.kv_bytes(1, 32, "int4_per_token_head") is None
     # 4 layers × 256 values × 32 tokens, each 4 bits and a sixteenth of its scale's byte
-    assert found.kv_bytes(1, 32, "nvfp4") == 18_432
+    assert model_shape.kv_bytes(1, 32, "nvfp4") == 18_432
 
 
 @pytest.mark.parametrize(
@@ -200,15 +200,10 @@ def test_an_incomplete_config_has_no_shape(tmp_path: Path, config: str) -> None:
     assert read_model(tmp_path) is None
 
 
-@pytest.mark.parametrize("key", ["num_hidden_layers", "vocab_size", "hidden_size"])
-def test_a_missing_key_is_named(key: str) -> None:
-    with pytest.raises(UnknownShapeError, match=key):
-        shape({k: v for k, v in LLAMA_8B.items() if k != key})
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        *((key, None) for key in ("num_hidden_layers", "vocab_size", "hidden_size")),
         ("num_hidden_layers", -3),
         ("num_hidden_layers", 32.5),
         ("num_attention_heads", "32"),
@@ -218,9 +213,11 @@ def test_a_missing_key_is_named(key: str) -> None:
         ("layer_types", ["full_attention"]),
     ],
 )
-def test_an_invalid_number_is_named(key: str, value: object) -> None:
-    with pytest.raises(BrokenConfigError, match=key):
-        shape({**LLAMA_8B, key: value})
+def test_a_missing_or_invalid_value_is_named(key: str, value: object) -> None:
+    error = UnknownShapeError if value is None else BrokenConfigError
+    config = {**LLAMA_8B, key: value}
+    with pytest.raises(error, match=key):
+        shape({name: value for name, value in config.items() if value is not None})
 
 
 def test_an_unsupported_model_type_is_named() -> None:
@@ -232,10 +229,10 @@ def test_the_size_in_the_checkpoints_index_wins(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
     index = {"metadata": {"total_size": 16_060_522_496}, "weight_map": {}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = read_model(tmp_path)
-    assert found is not None
-    assert found.is_exact
-    assert found.parts.total == pytest.approx(16_060_522_496)
+    model_shape = read_model(tmp_path)
+    assert model_shape is not None
+    assert model_shape.is_exact
+    assert model_shape.parts.total == pytest.approx(16_060_522_496)
 
 
 @pytest.mark.parametrize(
@@ -273,3 +270,47 @@ def test_a_missing_folder_is_named() -> None:
 )
 def test_the_id_of_a_known_model(name: str, id_: str | None) -> None:
     assert known_id(name) == id_
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("openai/gpt-oss-12b", "openai/gpt-oss-120b"),
+        ("openai/gpt-oss-2b", "openai/gpt-oss-20b"),
+        ("openai/gpt-oss-210b", "openai/gpt-oss-120b"),
+        ("openai/gpt-oss-20", "openai/gpt-oss-20b"),
+        ("openai/gptoss-120b", "openai/gpt-oss-120b"),
+        ("openai/gpt_oss-120b", "openai/gpt-oss-120b"),
+        ("openai/gpt-os-120b", "openai/gpt-oss-120b"),
+        ("opneai/gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("open-ai/gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("Qwen/Qwem3-32B", "Qwen/Qwen3-32B"),
+        ("meta-llama/Llama-3.3-70B-Instuct", "meta-llama/Llama-3.3-70B-Instruct"),
+    ],
+)
+def test_a_typing_error_has_the_id_that_was_meant(name: str, meant: str) -> None:
+    assert meant_id(name) == meant
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *known_ids(),
+        "OpenAI/GPT-OSS-120B",
+        "gpt-oss-120b",
+        "acme/gpt-oss-120b",
+        "acme/gpt-oss-120b-finetuned",
+        "acme/gptoss-120b",
+        "openai/gpt-oss-120b-fp8",
+        "openai/gpt-oss-safeguard-20b",
+        "openai/whisper-large",
+        "penstock/tiny-gpt-oss",
+        "Qwen/Qwen3-14B",  # another size
+        "Qwen/Qwen3-VL-32B",
+        "zai-org/GLM-5V",
+        "deepseek-ai/DeepSeek-R2",
+        "/models/openai/gptoss-120b",
+    ],
+)
+def test_another_model_is_not_a_typing_error(name: str) -> None:
+    assert meant_id(name) is None

@@ -11,11 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from penstock.bench.compare import Comparison
-from penstock.bench.compare_report import as_json as comparison_as_json
+from penstock.bench.documents import comparison_document, run_document
 from penstock.bench.limits import check_limits, limit_of
 from penstock.bench.measurement import Failures, Measurement
 from penstock.bench.prediction import Prediction
-from penstock.bench.report import as_json
 from penstock.graph.slo import Slo
 from penstock.output_schemas import COMMANDS, output_schema
 from penstock.output_schemas.generate import generated_files
@@ -56,9 +55,9 @@ def test_a_schema_is_valid_and_published(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_object_is_closed_and_every_key_is_described(command: str) -> None:
-    found = list(objects(command))
-    assert found
-    for name, part in found:
+    parts = list(objects(command))
+    assert parts
+    for name, part in parts:
         assert part["additionalProperties"] is False, name
         for key, prop in part["properties"].items():
             description = prop.get("description", "")
@@ -118,14 +117,14 @@ RUNS = {
 
 @pytest.mark.parametrize("name", RUNS)
 def test_the_output_of_each_kind_of_run_has_the_schema(name: str) -> None:
-    document = read_output("bench", as_json(RUNS[name]))
+    document = read_output("bench", run_document(RUNS[name]).as_json())
     assert document["kind"] == "run"
 
 
-@pytest.mark.parametrize("some", [comparison(), comparison(failed=5), comparison(changes=())])
-def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) -> None:
-    checked = check_limits(some, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
-    document = read_output("bench", comparison_as_json(some, checked))
+@pytest.mark.parametrize("compared", [comparison(), comparison(failed=5), comparison(changes=())])
+def test_the_output_of_each_kind_of_comparison_has_the_schema(compared: Comparison) -> None:
+    checked = check_limits(compared, [limit_of("ttft_p90 > +5%"), limit_of("e2e_mean > 1%")])
+    document = read_output("bench", comparison_document(compared, checked).as_json())
     assert document["kind"] == "comparison"
     assert len(document["limits"]) == 2
     assert document["workload"]["requests"] is None
@@ -148,14 +147,14 @@ def test_the_output_of_each_kind_of_comparison_has_the_schema(some: Comparison) 
     ],
 )
 def test_a_document_with_another_form_is_rejected(change: dict[str, Any]) -> None:
-    document = read_output("bench", as_json(BENCH))
+    document = read_output("bench", run_document(BENCH).as_json())
     with pytest.raises(ValidationError):
         read_output("bench", json.dumps(document | change))
 
 
 @pytest.mark.parametrize("key", ["schema_version", "kind", "ttft_ms", "interrupted"])
 def test_a_document_without_a_key_is_rejected(key: str) -> None:
-    document = json.loads(as_json(BENCH))
+    document = json.loads(run_document(BENCH).as_json())
     del document[key]
     with pytest.raises(ValidationError):
         read_output("bench", json.dumps(document))
@@ -163,8 +162,8 @@ def test_a_document_without_a_key_is_rejected(key: str) -> None:
 
 @pytest.mark.program
 def test_the_command_line_prints_a_schema() -> None:
-    done = penstock("schema", "--command", "verify")
+    done = penstock("tools", "schema", "--command", "verify")
     assert json.loads(done.stdout) == output_schema("verify")
-    wrong = penstock("schema", "--command", "render")
+    wrong = penstock("tools", "schema", "--command", "render")
     assert wrong.returncode == 2
     assert "'render' is not one of bench, capture, drill, plan" in wrong.stderr

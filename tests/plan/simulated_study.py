@@ -13,12 +13,11 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.trials import Trials
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Progress, Row, Study
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
 from tests.simulate.test_replayable import of
@@ -86,7 +85,7 @@ class SimulatedStudy(Study):
     asked: list[tuple[str, float, int | None]] = field(default_factory=list)
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        return [self._acted(one, self._behavior(one)) for one in deployments]
+        return [self._acted(deployment, self._behavior(deployment)) for deployment in deployments]
 
     def steady_rows(
         self,
@@ -95,8 +94,8 @@ class SimulatedStudy(Study):
         is_promising: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
         return [
-            self._acted(one, self._behavior(one).longer or self._behavior(one))
-            for one in deployments
+            self._acted(deployment, self._behavior(deployment).longer or self._behavior(deployment))
+            for deployment in deployments
         ]
 
     def _behavior(self, deployment: Replayable) -> Behavior:
@@ -109,7 +108,7 @@ class SimulatedStudy(Study):
         scale = arrival.poisson / RATE
         self.asked.append((deployment.name, scale, self.seeds))
         most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
-        found = replace(
+        metrics = replace(
             replay_metrics(steady(), 1, Slo(ttft_ms=TAKES_MS + 1)),
             goodput=1.0 if scale <= most * 1.000001 else acts.goodput,
             requests=acts.requests,
@@ -118,7 +117,7 @@ class SimulatedStudy(Study):
         )
         return Row(
             replayable=deployment,
-            metrics=(found,),
+            metrics=(metrics,),
             results=(steady(),),
             scale=scale,
         )

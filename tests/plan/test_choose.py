@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import product
 
 import pytest
 
-from penstock.plan.choose import COSTLY_GROUP, GROUP, best_of
+from penstock.plan.choose import COSTLY_GROUP, best_of
+from penstock.plan.estimate import Ranked, rank
 from penstock.plan.planning import Limit, limit_of
-from penstock.plan.ranking import Ranked, rank
 from penstock.plan.request import Objective
-from penstock.plan.score import SCALE_STEP, winner_of
-from penstock.plan.space import Candidate, Layout
-from penstock.plan.trials import Trial, TrialSpec
+from penstock.plan.space import Candidate
+from penstock.plan.trials import SCALE_STEP, Trial, TrialSpec, winner_of
 from penstock.workload.duration import exceeds_plan_limit
 from penstock.workload.model import Arrival, Ramp
 from tests.plan.simulated_study import (
     LOADED,
-    ONE,
     Behavior,
     SimulatedStudy,
     aggregated,
@@ -39,7 +36,7 @@ def chosen(objective: str, behaviors: dict[Candidate, Behavior], **more: float) 
 
 
 def test_the_fewest_gpus_that_meet_the_slo_win() -> None:
-    found = chosen(
+    finalists = chosen(
         "cost",
         {
             aggregated(8): Behavior(max_scale=3, user_rate=300),
@@ -48,22 +45,22 @@ def test_the_fewest_gpus_that_meet_the_slo_win() -> None:
             aggregated(2): Behavior(max_scale=0.9, user_rate=120),
         },
     )
-    assert [str(trial.candidate) for trial in found] == [str(aggregated(3))]
+    assert [str(trial.candidate) for trial in finalists] == [str(aggregated(3))]
 
 
 def test_an_slo_that_only_one_seed_meets_is_not_met() -> None:
-    found = chosen(
+    finalists = chosen(
         "cost",
         {
             aggregated(2): Behavior(max_scale=1.05, seeds_lose=0.9),
             aggregated(3): Behavior(max_scale=1.5),
         },
     )
-    assert [trial.candidate for trial in found] == [aggregated(3)]
+    assert [trial.candidate for trial in finalists] == [aggregated(3)]
 
 
 def test_the_fastest_for_a_user_wins_among_those_that_meet_the_slo() -> None:
-    found = chosen(
+    finalists = chosen(
         "interactivity",
         {
             aggregated(8): Behavior(max_scale=2, user_rate=90),
@@ -71,12 +68,12 @@ def test_the_fastest_for_a_user_wins_among_those_that_meet_the_slo() -> None:
             aggregated(2): Behavior(max_scale=1.2, user_rate=110),
         },
     )
-    assert winner_of(found, Objective.INTERACTIVITY).candidate == aggregated(2)
+    assert winner_of(finalists, Objective.INTERACTIVITY).candidate == aggregated(2)
 
 
 @pytest.mark.parametrize("estimated", [0.5, 1.0, 4.0, 8.0])
 def test_the_highest_scale_is_found_whatever_was_estimated(estimated: float) -> None:
-    found = chosen(
+    finalists = chosen(
         "throughput",
         {
             aggregated(8): Behavior(max_scale=2),
@@ -85,7 +82,7 @@ def test_the_highest_scale_is_found_whatever_was_estimated(estimated: float) -> 
         },
         capacity=estimated,
     )
-    best = winner_of(found, Objective.THROUGHPUT)
+    best = winner_of(finalists, Objective.THROUGHPUT)
     assert best.candidate == aggregated(4)
     assert best.row.scale <= 3.7 < best.row.scale * SCALE_STEP
 
@@ -99,26 +96,17 @@ def test_without_a_candidate_that_meets_the_slo_nothing_is_found() -> None:
         assert chosen(objective, behaviors) == []
 
 
-def test_candidates_that_meet_the_slo_with_one_seed_leave_replays_for_others() -> None:
-    lucky = {
-        aggregated(n): Behavior(max_scale=1.05, seeds_lose=0.9, user_rate=101) for n in range(2, 8)
-    }
-    behaviors = {**lucky, aggregated(8): Behavior(max_scale=2, user_rate=100)}
-    found = chosen("interactivity", behaviors)
-    assert [trial.candidate for trial in found] == [aggregated(8)]
-
-
 def test_a_tie_goes_to_the_simpler_graph() -> None:
     behaviors = {
         disaggregated(4, 4): Behavior(max_scale=2, user_rate=102),
         aggregated(8): Behavior(max_scale=2, user_rate=100),
     }
-    found = chosen("interactivity", behaviors)
-    assert [trial.candidate for trial in found] == [disaggregated(4, 4), aggregated(8)]
-    assert winner_of(found, Objective.INTERACTIVITY).candidate == aggregated(8)
+    finalists = chosen("interactivity", behaviors)
+    assert [trial.candidate for trial in finalists] == [disaggregated(4, 4), aggregated(8)]
+    assert winner_of(finalists, Objective.INTERACTIVITY).candidate == aggregated(8)
     behaviors[disaggregated(4, 4)] = Behavior(max_scale=2, user_rate=110)
-    found = chosen("interactivity", behaviors)
-    assert winner_of(found, Objective.INTERACTIVITY).candidate == disaggregated(4, 4)
+    finalists = chosen("interactivity", behaviors)
+    assert winner_of(finalists, Objective.INTERACTIVITY).candidate == disaggregated(4, 4)
 
 
 @pytest.mark.slow
@@ -137,9 +125,9 @@ def test_random_differences_choose_nothing(objective: str) -> None:
             )
             for pool, rate in rates.items()
         }
-        found = chosen(objective, behaviors)
-        winners.add(winner_of(found, Objective(objective)).candidate.worker.step)
-        orders.add(tuple(trial.candidate.worker.step for trial in found))
+        finalists = chosen(objective, behaviors)
+        winners.add(winner_of(finalists, Objective(objective)).candidate.worker.step)
+        orders.add(tuple(trial.candidate.worker.step for trial in finalists))
     assert winners == {8192}
     assert orders == {(8192, 16384)}
 
@@ -150,8 +138,8 @@ def test_no_more_is_replayed_than_the_budget() -> None:
     best_of(asked, request("interactivity"), ranked(*behaviors))
     assert isinstance(asked.study, SimulatedStudy)
     seeds: dict[tuple[str, float], int] = {}
-    for name, scale, some in asked.study.asked:  # trials with fewer seeds are known then
-        seeds[name, scale] = max(seeds.get((name, scale), 0), some or 1)
+    for name, scale, replayed_seeds in asked.study.asked:  # trials with fewer seeds are known then
+        seeds[name, scale] = max(seeds.get((name, scale), 0), replayed_seeds or 1)
     assert sum(seeds.values()) == asked.replays <= 25
     assert asked.left == 25 - asked.replays
 
@@ -161,54 +149,31 @@ def test_no_more_is_replayed_than_the_budget() -> None:
 def test_a_small_budget_still_finds_a_candidate(objective: str, budget: int) -> None:
     behaviors = {aggregated(4): Behavior(max_scale=1.02), aggregated(8): Behavior(max_scale=1.02)}
     asked = trials(behaviors, left=budget)
-    found = best_of(asked, request(objective), ranked(*behaviors))
-    assert found or asked.undecided
+    finalists = best_of(asked, request(objective), ranked(*behaviors))
+    assert finalists or asked.undecided
 
 
 def test_a_scale_beyond_the_plan_limit_is_not_replayed() -> None:
     asked = trials({aggregated(1): Behavior(max_scale=1000)})
-    assert asked.one(TrialSpec(aggregated(1), scale=200)) is None
+    assert asked.trial_of(TrialSpec(aggregated(1), scale=200)) is None
     assert asked.replays == 0
-    assert asked.one(TrialSpec(aggregated(1), scale=100))
+    assert asked.trial_of(TrialSpec(aggregated(1), scale=100))
 
 
-def test_concurrency_that_needs_too_many_requests_exceeds_the_plan_limit() -> None:
-    few = LOADED.workload.model_copy(update={"arrival": Arrival(concurrency=2000)})
-    users = replace(LOADED, workload=few)
-    assert not exceeds_plan_limit(users.workload, 1.0)
-    assert exceeds_plan_limit(users.workload, 2.0)
-
-
-def test_a_ramp_counts_its_requests() -> None:
-    ramp = Arrival(ramp=Ramp(start=100, end=400, seconds=100))
-    long = LOADED.workload.model_copy(update={"arrival": ramp, "requests": None})
-    assert exceeds_plan_limit(long, 1.0)
-    assert not exceeds_plan_limit(long, 0.5)
-
-
-@pytest.mark.parametrize("budget", [16, 24, 32])
-def test_later_replays_keep_what_the_first_ones_found(budget: int) -> None:
-    """Most replays are used for fewer GPUs, of which the estimate was not certain."""
-    layouts = [ONE, Layout(gpus=2), Layout(gpus=2, ep=2), Layout(gpus=4), Layout(gpus=4, ep=4)]
-    behaviors: dict[Candidate, Behavior] = {}
-    capacity: dict[Candidate, float] = {}
-    for gpus, (place, layout), step in product(range(8, 13), enumerate(layouts), (2048, 8192)):
-        if gpus % layout.gpus == 0:
-            pool = aggregated(gpus // layout.gpus, layout=layout).worker
-            candidate = replace(aggregated(1), worker=replace(pool, step=step))
-            rate = 200.0 + 30 * place
-            behaviors[candidate] = Behavior(max_scale=2 if gpus == 12 else 0.5, user_rate=rate)
-            capacity[candidate] = gpus / 11.9 * (1 - 0.001 * place)
-    order = Ranked(candidates=tuple(behaviors), capacity=capacity)
-    found = best_of(trials(behaviors, left=budget), request("cost"), order)
-    assert max(trial.user_rate for trial in found) >= 260
-
-
-def test_a_trial_is_run_once() -> None:
-    asked = trials({aggregated(1): Behavior(max_scale=1)})
-    first, second = asked.one(TrialSpec(aggregated(1))), asked.one(TrialSpec(aggregated(1)))
-    assert first is second
-    assert asked.replays == 1
+@pytest.mark.parametrize(
+    ("arrival", "within", "beyond"),
+    [
+        (Arrival(concurrency=2000), 1.0, 2.0),
+        (Arrival(ramp=Ramp(start=100, end=400, seconds=100)), 0.5, 1.0),
+    ],
+)
+def test_the_plan_limit_counts_the_requests_of_clients_and_of_a_ramp(
+    arrival: Arrival, within: float, beyond: float
+) -> None:
+    update = {"arrival": arrival, "requests": None if arrival.ramp else 160}
+    workload = LOADED.workload.model_copy(update=update)
+    assert not exceeds_plan_limit(workload, within)
+    assert exceeds_plan_limit(workload, beyond)
 
 
 class Estimates:
@@ -231,18 +196,18 @@ class Estimates:
 
 
 def test_hopeless_candidates_and_unreached_limits_are_not_replayed() -> None:
-    some = [aggregated(1), aggregated(4), aggregated(4, batch=128), aggregated(8)]
-    found = rank(some, Estimates(), request("interactivity"))  # type: ignore[arg-type]
-    assert found.candidates == (aggregated(4), aggregated(8))
+    considered = [aggregated(1), aggregated(4), aggregated(4, batch=128), aggregated(8)]
+    order = rank(considered, Estimates(), request("interactivity"))  # type: ignore[arg-type]
+    assert order.candidates == (aggregated(4), aggregated(8))
 
 
 def test_candidates_that_even_the_optimistic_estimate_excludes_are_not_replayed() -> None:
     """Unless the SLO must only be met for a smaller share of requests than the mean stands for."""
-    some = [aggregated(1), aggregated(2), aggregated(3), aggregated(4)]
+    considered = [aggregated(1), aggregated(2), aggregated(3), aggregated(4)]
     estimates = Estimates(3.2)  # of one GPU, the capacity is too low anyway
-    for attain, expected in ((0.95, some[2:]), (0.5, some[1:])):
-        found = rank(some, estimates, request("cost"), attain)  # type: ignore[arg-type]
-        assert sorted(found.candidates) == expected
+    for attain, expected in ((0.95, considered[2:]), (0.5, considered[1:])):
+        order = rank(considered, estimates, request("cost"), attain)  # type: ignore[arg-type]
+        assert sorted(order.candidates) == expected
 
 
 def test_costly_replays_have_one_seed_and_few_candidates_of_each_number_of_gpus() -> None:
@@ -256,25 +221,11 @@ def test_costly_replays_have_one_seed_and_few_candidates_of_each_number_of_gpus(
     search = trials(behaviors, left=200)
     search.is_costly = True
     ranked = Ranked(candidates=tuple(behaviors), capacity=dict.fromkeys(behaviors, 1.0))
-    found = best_of(search, request("cost"), ranked)
-    assert {trial.candidate.gpus for trial in found} == {4}
-    assert len(found) == COSTLY_GROUP
+    finalists = best_of(search, request("cost"), ranked)
+    assert {trial.candidate.gpus for trial in finalists} == {4}
+    assert len(finalists) == COSTLY_GROUP
     assert search.replays == 2 * COSTLY_GROUP  # of three and of four GPUs
     assert not search.undecided
-
-
-@pytest.mark.slow  # renders a graph
-def test_a_graph_that_the_estimate_ranks_low_is_found_among_those_with_the_most_gpus() -> None:
-    steps = (*range(1024, 1024 * (GROUP + 1), 1024), 16384)
-    ranked = [replace(aggregated(8), worker=replace(aggregated(8).worker, step=s)) for s in steps]
-    misses = {one: Behavior(max_scale=0.5) for one in ranked[:-1]}
-    found = chosen("cost", {**misses, ranked[-1]: Behavior(max_scale=2)})
-    assert [trial.candidate for trial in found] == [ranked[-1]]
-    search = trials({**misses, ranked[-1]: Behavior(max_scale=2)})
-    search.is_costly = True
-    order = Ranked(candidates=tuple(ranked), capacity=dict.fromkeys(ranked, 1.0))
-    (only,) = best_of(search, request("cost"), order)
-    assert only.candidate == ranked[-1]
 
 
 def test_costly_searches_reach_many_gpus_with_few_replays() -> None:
@@ -282,8 +233,8 @@ def test_costly_searches_reach_many_gpus_with_few_replays() -> None:
     behaviors = {aggregated(n): Behavior(max_scale=2 if n >= 23 else 0.5) for n in range(1, 34)}
     search = trials(behaviors, left=20)
     search.is_costly = True
-    found = best_of(search, request("cost"), ranked(*behaviors))
-    assert [trial.candidate for trial in found] == [aggregated(23)]
+    finalists = best_of(search, request("cost"), ranked(*behaviors))
+    assert [trial.candidate for trial in finalists] == [aggregated(23)]
     assert not search.lacks_replays
 
 

@@ -14,11 +14,11 @@ from penstock.plan.confirm import (
     longer_trial,
     reconsidered,
 )
-from penstock.plan.ranking import Ranked
+from penstock.plan.estimate import Ranked
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
 from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import LoadedWorkload, parse_workload
 from tests.plan.simulated_study import (
     LOADED,
@@ -60,37 +60,30 @@ def test_the_recommended_graph_has_the_figures_of_the_longer_replay() -> None:
     assert first in search.known  # the short trial is no longer the surest
 
 
-def test_a_graph_that_misses_the_slo_in_the_longer_replay_is_left_out() -> None:
-    search = searched(behavior(0.5), behavior(2.0))
-    (only,) = confirmed(search, search.known)
-    assert only.candidate == LARGE
-    (missed,) = (one for one in search.known if one.candidate == SMALL)
-    assert not missed.meets_slo
+STEADY_AT_ONCE = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
+FEW_REQUESTS = Behavior(
+    2.0, requests=400, steadiness=STEADY, longer=Behavior(0.5, steadiness=STEADY)
+)
 
 
-def test_a_graph_that_does_not_serve_the_offered_rate_is_left_out() -> None:
-    search = searched(behavior(2.0, OVERLOADED), behavior(2.0, OVERLOADED))
-    assert confirmed(search, search.known) == []
-
-
-def test_a_steady_replay_is_not_repeated() -> None:
-    steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
-    search = searched(steady, steady)
-    replays = search.replays
-    assert [one.candidate for one in confirmed(search, search.known)] == [SMALL, LARGE]
-    assert search.replays == replays
-
-
-def test_a_steady_replay_of_few_requests_is_repeated_with_more() -> None:
-    long = Behavior(0.5, steadiness=STEADY)
-    few = Behavior(2.0, requests=400, steadiness=STEADY, longer=long)
-    search = searched(few, few)
-    assert confirmed(search, search.known) == []
+@pytest.mark.parametrize(
+    ("small", "large", "left"),
+    [
+        (behavior(0.5), behavior(2.0), [LARGE]),  # it misses the SLO in the longer replay
+        (behavior(2.0, OVERLOADED), behavior(2.0, OVERLOADED), []),
+        (STEADY_AT_ONCE, STEADY_AT_ONCE, [SMALL, LARGE]),  # not repeated
+        (FEW_REQUESTS, FEW_REQUESTS, []),  # repeated with more
+    ],
+)
+def test_only_graphs_that_meet_the_slo_in_a_longer_steady_replay_are_left(
+    small: Behavior, large: Behavior, left: list[Candidate]
+) -> None:
+    search = searched(small, large)
+    assert [trial.candidate for trial in confirmed(search, search.known)] == left
 
 
 def test_of_a_trace_all_requests_are_replayed() -> None:
-    steady = Behavior(2.0, steadiness=STEADY, longer=Behavior(0.1))
-    search = searched(steady, steady)
+    search = searched(STEADY_AT_ONCE, STEADY_AT_ONCE)
     search.complete = LOADED  # stands for a trace
     assert confirmed(search, search.known) == []
 
@@ -98,20 +91,16 @@ def test_of_a_trace_all_requests_are_replayed() -> None:
 def test_the_highest_rate_is_lowered_until_the_longer_replay_meets_the_slo() -> None:
     search = searched(behavior(0.9), behavior(0.9), "throughput")
     (small, _) = search.known
-    found = confirmed_trial(search, small)
-    assert found is not None
-    assert 0.75 < found.row.scale <= 0.9
-
-
-def unconfirmed(limit_s: float) -> Trial:
-    search = searched(behavior(0.5), behavior(0.5))
-    search.deadline = Deadline(limit_s, clock=lambda: 9.0)
-    return confirmed(search, search.known)[0]
+    confirmed_one = confirmed_trial(search, small)
+    assert confirmed_one is not None
+    assert 0.75 < confirmed_one.row.scale <= 0.9
 
 
 def test_without_time_for_a_longer_replay_the_short_one_counts() -> None:
-    trial = unconfirmed(limit_s=10)
-    assert (trial.candidate, trial.row.is_steady) == (SMALL, False)
+    search = searched(behavior(0.5), behavior(0.5))
+    search.deadline = Deadline(10, clock=lambda: 9.0)
+    first = confirmed(search, search.known)[0]
+    assert (first.candidate, first.row.is_steady) == (SMALL, False)
 
 
 def test_the_recommended_graph_is_one_of_the_confirmed() -> None:
@@ -122,34 +111,29 @@ def test_the_recommended_graph_is_one_of_the_confirmed() -> None:
     assert (second.candidate, second.row.is_steady) == (SMALL, True)
 
 
-def test_the_search_goes_on_with_more_gpus_if_none_is_left() -> None:
-    search = searched(behavior(0.5), behavior(2.0))
-    small = [one for one in search.known if one.candidate == SMALL]
-    capacity = {SMALL: 1.0, LARGE: 1.0}
-    ranked = Ranked(candidates=(SMALL, LARGE), capacity=capacity)
-    (only,) = confirmed_family(search, small, ranked)
-    assert (only.candidate, only.row.is_steady) == (LARGE, True)
-
-
-def test_the_search_ends_if_no_larger_graph_is_left() -> None:
-    search = searched(behavior(0.5), behavior(0.5))
+@pytest.mark.parametrize(("large", "left"), [(2.0, [(LARGE, True)]), (0.5, [])])
+def test_the_search_goes_on_with_more_gpus_if_none_is_left(
+    large: float, left: list[tuple[Candidate, bool]]
+) -> None:
+    search = searched(behavior(0.5), behavior(large))
     ranked = Ranked(candidates=(SMALL, LARGE), capacity={SMALL: 1.0, LARGE: 1.0})
-    assert confirmed_family(search, search.known, ranked) == []
+    family = confirmed_family(search, [trial_of(search, SMALL)], ranked)
+    assert [(trial.candidate, trial.row.is_steady) for trial in family] == left
 
 
 def test_without_more_gpus_the_search_goes_on_with_others_that_have_as_many() -> None:
-    others = [aggregated(4, batch=batch) for batch in (64, 32)]
-    search = trials({LARGE: behavior(0.5), others[0]: behavior(0.5), others[1]: behavior(2.0)})
+    narrower = [aggregated(4, batch=batch) for batch in (64, 32)]
+    search = trials({LARGE: behavior(0.5), narrower[0]: behavior(0.5), narrower[1]: behavior(2.0)})
     search.of([TrialSpec(LARGE, seeds=SEEDS)])
-    candidates = (LARGE, *others)
+    candidates = (LARGE, *narrower)
     ranked = Ranked(candidates=candidates, capacity=dict.fromkeys(candidates, 1.0))
     (only,) = confirmed_family(search, search.known, ranked)
-    assert (only.candidate, only.row.is_steady) == (others[1], True)
+    assert (only.candidate, only.row.is_steady) == (narrower[1], True)
 
 
 def test_a_graph_must_meet_the_slo_with_each_sample_of_the_traffic() -> None:
     search = searched(behavior(2.0), behavior(2.0))
-    short = next(one for one in search.known if one.candidate == SMALL)
+    short = trial_of(search, SMALL)
     good = short.row.metrics[0]
     assert search.confirm(short, replace(short.row, metrics=(good,) * 3), {}).meets_slo
     one_bad = replace(short.row, metrics=(good, replace(good, goodput=0.9), good))
@@ -162,7 +146,7 @@ def seeds_of_longer_replays(complete: LoadedWorkload, longer: float) -> list[int
     search.complete = complete
     assert isinstance(search.study, SimulatedStudy)
     search.study.asked.clear()
-    longer_trial(search, next(one for one in search.known if one.candidate == SMALL))
+    longer_trial(search, trial_of(search, SMALL))
     return [seeds for _, _, seeds in search.study.asked]
 
 
@@ -197,17 +181,9 @@ def test_a_smaller_graph_that_nearly_met_the_slo_is_replayed_longer(
 ) -> None:
     search = searched(small, behavior(2.0))
     families = [[trial_of(search, LARGE)], []]
-    found, none = reconsidered(search, families)
-    assert [trial.candidate for trial in found] == expected
+    first_family, none = reconsidered(search, families)
+    assert [trial.candidate for trial in first_family] == expected
     assert none == []
-
-
-def test_a_larger_graph_that_nearly_met_the_slo_is_not_replayed_again() -> None:
-    search = searched(behavior(2.0), nearly(0.92, longer=2.0))
-    replays = search.replays
-    families = [[trial_of(search, SMALL)], []]
-    assert reconsidered(search, families) == families
-    assert search.replays == replays
 
 
 def test_conversations_that_nearly_met_the_slo_are_not_reconsidered() -> None:
@@ -226,8 +202,8 @@ def costly(small: Behavior, large: Behavior) -> Trials:
 
 
 def trial_of(search: Trials, candidate: Candidate) -> Trial:
-    (found,) = (one for one in search.known if one.candidate == candidate)
-    return found
+    (trial_of_candidate,) = (trial for trial in search.known if trial.candidate == candidate)
+    return trial_of_candidate
 
 
 def test_a_costly_family_that_needs_more_gpus_than_a_confirmed_graph_stays_unconfirmed() -> None:
@@ -246,12 +222,3 @@ def test_a_costly_family_is_confirmed_if_the_other_turns_out_to_need_as_many_gpu
     (first,), second = confirmed_families(search, families, [both, both])
     assert (first.candidate, first.row.is_steady) == (LARGE, True)
     assert second == []
-
-
-def test_a_costly_graph_is_replayed_longer_only_once() -> None:
-    search = costly(behavior(0.5), behavior(2.0))
-    small = trial_of(search, SMALL)
-    assert confirmed(search, [small]) == []
-    replays = search.replays
-    assert confirmed(search, [small]) == []
-    assert search.replays == replays

@@ -9,9 +9,10 @@ import pytest
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
 from penstock.plan.estimate import Estimator
-from penstock.plan.space import STEPS, Candidate, Layout
+from penstock.plan.space import STEPS, Candidate
 from penstock.plan.steps import GRID, Steps, prompts_per_step
 from penstock.plan.traffic import Traffic, has_shared_prefixes, traffic_of
+from penstock.simulate.calibration import Factors
 from penstock.workload import Request
 from tests.plan.simulated_study import ONE, aggregated, disaggregated
 
@@ -39,10 +40,10 @@ def estimator(traffic: Traffic = TRAFFIC, steps: Steps = STEP) -> Estimator:
 
 
 def test_a_single_request_takes_the_time_of_its_steps() -> None:
-    found = estimator(replace(TRAFFIC, rate=0.001)).at(disaggregated(1, 1), 1.0)
-    assert found
-    assert found.user_rate == pytest.approx(1000 / 10.1, rel=0.01)
-    assert found.ttft_ms == pytest.approx(200 + 5 + 10.1, rel=0.01)
+    estimate = estimator(replace(TRAFFIC, rate=0.001)).at(disaggregated(1, 1), 1.0)
+    assert estimate
+    assert estimate.user_rate == pytest.approx(1000 / 10.1, rel=0.01)
+    assert estimate.ttft_ms == pytest.approx(200 + 5 + 10.1, rel=0.01)
 
 
 def test_prefill_limits_the_capacity_of_a_disaggregated_graph() -> None:
@@ -65,13 +66,6 @@ def test_the_kv_cache_limits_the_concurrent_requests() -> None:
     assert capacity * TRAFFIC.rate == pytest.approx(10 / (100 * 0.011), rel=0.01)
 
 
-@pytest.mark.parametrize("one", [aggregated(1), disaggregated(1, 1)])
-def test_twice_the_workers_have_twice_the_capacity(one: Candidate) -> None:
-    two = disaggregated(2, 2) if one.is_disaggregated else aggregated(2)
-    single, double = (estimator().capacity(c, Slo(itl_ms=40)) for c in (one, two))
-    assert double == pytest.approx(2 * single, rel=0.02)
-
-
 def test_prefill_slows_decode_in_one_pool_and_not_in_two() -> None:
     alone, apart = (estimator().at(c, 3.0) for c in (aggregated(1), disaggregated(1, 1)))
     assert alone
@@ -81,9 +75,9 @@ def test_prefill_slows_decode_in_one_pool_and_not_in_two() -> None:
 
 def test_closed_loop_clients_send_requests_as_fast_as_they_are_served() -> None:
     """One client: sequential requests of 100 ms and 100 tokens, about 0.9 requests/s."""
-    found = estimator(replace(TRAFFIC, concurrency=1)).at(disaggregated(1, 1), 1.0)
-    assert found
-    assert found.running == pytest.approx(1, abs=0.2)
+    estimate = estimator(replace(TRAFFIC, concurrency=1)).at(disaggregated(1, 1), 1.0)
+    assert estimate
+    assert estimate.running == pytest.approx(1, abs=0.2)
 
 
 def test_a_tighter_slo_has_less_capacity() -> None:
@@ -97,49 +91,41 @@ def test_traffic_counts_possible_prefix_cache_hits() -> None:
         tokens = 64 * len(blocks)
         return Request(at_ms=at_ms, input_tokens=tokens, output_tokens=10, blocks=blocks)
 
-    found = traffic_of(
+    traffic = traffic_of(
         [request(0, 1, 2), request(500, 1, 3), request(1000, 4, 5)], concurrency=None
     )
-    assert (found.fresh, found.cached) == (107, 21)  # 128, 64 and 128 of 128 each
-    assert found.rate == 3
+    assert (traffic.fresh, traffic.cached) == (107, 21)  # 128, 64 and 128 of 128 each
+    assert traffic.rate == 3
     assert has_shared_prefixes([request(0, 1), request(1, 1, 2)])
     assert not has_shared_prefixes([request(0, 1), request(1, 2)])
-
-
-def test_layouts_of_attention_dp_have_sequences_for_each_gpu() -> None:
-    wide = Layout(gpus=4, ep=4, attention_dp=True)
-    table = {(wide, Role.WORKER): STEP, (ONE, Role.WORKER): STEP}
-    both = Estimator(table, TRAFFIC, transfer_ms=0.0)
-    four, one = aggregated(1, layout=wide), aggregated(4)
-    assert both.capacity(four, LOOSE) == pytest.approx(both.capacity(one, LOOSE), rel=0.001)
-
-
-def test_candidates_of_one_kind_are_estimated_once() -> None:
-    """The time of a ranking depends on the kinds of pools, not on the tens of thousands of
-    candidates."""
-    read: list[object] = []
-
-    class Counted(dict[tuple[Layout, Role], Steps]):
-        def __getitem__(self, key: tuple[Layout, Role]) -> Steps:
-            read.append(key)
-            return super().__getitem__(key)
-
-    table = Counted({(ONE, role): STEP for role in (Role.PREFILL, Role.DECODE)})
-    one = Estimator(table, TRAFFIC, transfer_ms=5.0)
-    first = one.capacity(disaggregated(1, 1), LOOSE)
-    needed = len(read)
-    sizes = [(prefill, decode) for prefill in range(1, 30) for decode in range(1, 30)]
-    found = {size: one.capacity(disaggregated(*size), LOOSE) for size in sizes}
-    assert len(read) == needed
-    assert found[1, 1] == first
-    assert found[29, 29] == pytest.approx(29 * first)
-    assert len({found[1, decode] for decode in range(2, 30)}) < 28  # prefill is the bottleneck
 
 
 @pytest.mark.parametrize("candidate", [aggregated(2), disaggregated(1, 1), disaggregated(2, 3)])
 def test_no_estimate_is_better_than_the_optimistic_one(candidate: Candidate) -> None:
     for slo in (LOOSE, Slo(ttft_ms=260), Slo(itl_ms=12), Slo(e2e_ms=2000)):
-        own, bound = estimator().capacity(candidate, slo), estimator().bound()
-        assert 0 < own <= bound.capacity(candidate, slo)
+        capacity, bound = estimator().capacity(candidate, slo), estimator().bound()
+        assert 0 < capacity <= bound.capacity(candidate, slo)
         twice = bound.scaled(2).capacity(candidate, slo)  # is a bound too
         assert twice == pytest.approx(bound.capacity(candidate, slo) / 2, rel=0.01)
+
+
+def test_step_times_are_corrected() -> None:
+    steps = STEP.corrected(Factors(prefill_speed=0.5, step_time=2.0, fixed_ttft_ms=9.0))
+    step = next(iter(STEP.mixed))
+    assert steps.prompt[step] == 2 * STEP.prompt[step]
+    assert steps.share[step] == 2 * STEP.share[step]
+    assert steps.long_prompt[step] == 2 * STEP.long_prompt[step]
+    assert steps.decode == tuple(2 * ms for ms in STEP.decode)
+    # Both factors are 2.
+    assert steps.mixed[step] == pytest.approx([2 * ms for ms in STEP.mixed[step]])
+    assert STEP.corrected(Factors()) == STEP
+
+
+def test_an_estimate_has_the_corrected_times() -> None:
+    slow = replace(TRAFFIC, rate=0.001)
+    factors = Factors(prefill_speed=0.5, step_time=1.0)
+    before = estimator(slow).at(disaggregated(1, 1), 1.0)
+    after = estimator(slow, STEP.corrected(factors)).at(disaggregated(1, 1), 1.0)
+    assert before
+    assert after
+    assert after.ttft_ms == pytest.approx(before.ttft_ms + 200, rel=0.01)

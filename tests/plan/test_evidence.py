@@ -26,7 +26,7 @@ from tests.plan.simulated_study import aggregated, disaggregated, replayed_deplo
 from tests.simulate.test_metrics import steady
 
 TP2 = Layout(gpus=2)
-TUNED = next(one for one in grid() if one != DYNAMO_DEFAULT)
+TUNED = next(settings for settings in grid() if settings != DYNAMO_DEFAULT)
 
 
 @cache
@@ -52,8 +52,8 @@ def trial(
         gpu_hours_per_million=1e6 / 3600 / gpu_rate,
     )
     name = replace(row().replayable, name=str(candidate))
-    own = replace(row(), replayable=name, metrics=(metrics,) * seeds, scale=scale)
-    return Trial(candidate=candidate, row=own, meets_slo=meets_slo)
+    replay_row = replace(row(), replayable=name, metrics=(metrics,) * seeds, scale=scale)
+    return Trial(candidate=candidate, row=replay_row, meets_slo=meets_slo)
 
 
 @pytest.mark.slow  # renders a graph
@@ -79,8 +79,8 @@ def test_the_front_leaves_out_what_misses_the_slo_unless_all_do() -> None:
 
 @pytest.mark.slow  # renders a graph
 def test_each_candidate_is_shown_once_at_the_planned_scale() -> None:
-    one, two = aggregated(1), aggregated(2)
-    first, all_seeds, longer = trial(one), trial(one, seeds=3), trial(one, meets_slo=False)
+    small, two = aggregated(1), aggregated(2)
+    first, all_seeds, longer = trial(small), trial(small, seeds=3), trial(small, meets_slo=False)
     other = trial(two)
     analysis = trial(two, scale=2.0, seeds=3)
     measured = [first, all_seeds, other, longer, analysis]
@@ -89,25 +89,25 @@ def test_each_candidate_is_shown_once_at_the_planned_scale() -> None:
 
 @pytest.mark.slow  # renders a graph
 def test_at_the_maximum_rate_the_choice_is_shown_as_it_was_confirmed() -> None:
-    one, two = aggregated(1), aggregated(2)
-    confirmed = trial(one, scale=1.5, seeds=3)
-    higher, missed = trial(one, scale=1.6), trial(one, scale=1.7, meets_slo=False)
+    small, two = aggregated(1), aggregated(2)
+    confirmed = trial(small, scale=1.5, seeds=3)
+    higher, missed = trial(small, scale=1.6), trial(small, scale=1.7, meets_slo=False)
     other = trial(two, scale=1.2)
     measured = [other, higher, missed, confirmed]
     assert surest_trials(measured, Objective.THROUGHPUT) == [other, higher]
-    longer = trial(one, scale=1.6, meets_slo=False)
+    longer = trial(small, scale=1.6, meets_slo=False)
     assert surest_trials([*measured, longer], Objective.THROUGHPUT) == [other, confirmed]
-    found = replayed(measured, request("throughput"), 0.95, confirmed)
-    assert list(found.trials) == [other, confirmed]
+    shown_trials = replayed(measured, request("throughput"), 0.95, confirmed)
+    assert list(shown_trials.trials) == [other, confirmed]
 
 
 @pytest.mark.slow  # renders a graph
 def test_the_cost_is_the_price_or_gpu_seconds_of_a_million_tokens() -> None:
-    one = trial(aggregated(1), gpu_rate=500)
-    assert cost_per_million(one, None) == pytest.approx(2000)  # 1,000,000 / 500
-    assert cost_per_million(one, 3.6) == pytest.approx(2.0)  # 2000 s of 0.001 each
-    metrics = replace(one.row.metrics[0], gpu_hours_per_million=None)
-    none = replace(one, row=replace(one.row, metrics=(metrics,)))
+    cheap = trial(aggregated(1), gpu_rate=500)
+    assert cost_per_million(cheap, None) == pytest.approx(2000)  # 1,000,000 / 500
+    assert cost_per_million(cheap, 3.6) == pytest.approx(2.0)  # 2000 s of 0.001 each
+    metrics = replace(cheap.row.metrics[0], gpu_hours_per_million=None)
+    none = replace(cheap, row=replace(cheap.row, metrics=(metrics,)))
     assert cost_per_million(none, 3.6) is None
 
 
@@ -177,6 +177,6 @@ def test_a_neighbor_of_a_graph_with_tuned_router_settings_may_have_dynamos() -> 
         aggregated(5): "replicas, router settings",
         replace(aggregated(5), settings=TUNED): "replicas",
     }
-    other = next(one for one in grid() if one not in (DYNAMO_DEFAULT, TUNED))
+    other = next(settings for settings in grid() if settings not in (DYNAMO_DEFAULT, TUNED))
     far = [replace(aggregated(5), settings=other), aggregated(6), choice]
     assert neighbors(choice, [*near, *far]) == near

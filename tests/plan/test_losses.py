@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.plan.report import header, lines
-from penstock.plan.report_json import as_json
-from penstock.plan.request import plan_request
+from penstock.plan.documents import plan_document
+from penstock.plan.report import header
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trials, TrialSpec
 from tests.plan.simulated_study import (
-    LOADED,
     Behavior,
     SimulatedStudy,
     aggregated,
@@ -24,7 +20,7 @@ from tests.plan.simulated_study import (
     trials,
 )
 from tests.plan.test_estimate import estimator
-from tests.plan.test_report import planned
+from tests.plan.test_report import planned, printed_lines
 from tests.simulate.test_metrics import answer
 from tests.support.outputs import read_output
 
@@ -32,14 +28,14 @@ FULL = aggregated(3)
 
 
 def surviving(behaviors: dict[Candidate, Behavior], left: int = 200) -> Trials:
-    made = trials(behaviors, left=left)
-    made.deployments.request = request(survives_loss=True)
-    return made
+    search = trials(behaviors, left=left)
+    search.deployments.request = request(survives_loss=True)
+    return search
 
 
-def asked(made: Trials) -> list[str]:
-    assert isinstance(made.study, SimulatedStudy)
-    return [name for name, *_ in made.study.asked]
+def asked(search: Trials) -> list[str]:
+    assert isinstance(search.study, SimulatedStudy)
+    return [name for name, *_ in search.study.asked]
 
 
 @pytest.mark.parametrize(
@@ -64,12 +60,12 @@ def test_the_slo_must_be_met_with_one_worker_fewer(remaining: float, meets_slo: 
     (without,) = trials(behaviors).of([TrialSpec(FULL)])
     assert without.meets_slo
     assert without.losses == {}
-    some = surviving(behaviors)
-    (trial,) = some.of([TrialSpec(FULL)])
+    search = surviving(behaviors)
+    (trial,) = search.of([TrialSpec(FULL)])
     assert trial.meets_slo is meets_slo
     assert (trial.goodput == 1.0) is meets_slo
-    assert asked(some) == [str(FULL), str(aggregated(2))]
-    assert (some.replays, some.left) == (2, 198)
+    assert asked(search) == [str(FULL), str(aggregated(2))]
+    assert (search.replays, search.left) == (2, 198)
 
 
 def test_every_pool_may_lose_the_worker() -> None:
@@ -82,26 +78,23 @@ def test_every_pool_may_lose_the_worker() -> None:
 
 
 def test_a_graph_that_misses_the_slo_anyway_costs_one_replay() -> None:
-    some = surviving({FULL: Behavior(max_scale=0.5), aggregated(2): Behavior(max_scale=0.3)})
-    (trial,) = some.of([TrialSpec(FULL)])
+    search = surviving({FULL: Behavior(max_scale=0.5), aggregated(2): Behavior(max_scale=0.3)})
+    (trial,) = search.of([TrialSpec(FULL)])
     assert not trial.meets_slo
-    assert asked(some) == [str(FULL)]
-    assert (some.replays, some.left) == (1, 199)
+    assert asked(search) == [str(FULL)]
+    assert (search.replays, search.left) == (1, 199)
 
 
 def test_a_trial_is_left_out_if_its_losses_may_not_be_replayed() -> None:
-    some = surviving(dict.fromkeys((FULL, aggregated(2)), Behavior(max_scale=2.0)), left=1)
-    assert some.of([TrialSpec(FULL)]) == []
+    search = surviving(dict.fromkeys((FULL, aggregated(2)), Behavior(max_scale=2.0)), left=1)
+    assert search.of([TrialSpec(FULL)]) == []
 
 
 def test_the_estimate_is_of_what_is_left() -> None:
     slo = Slo(itl_ms=1000)
     question = replace(request(survives_loss=True), slo=slo)
-    one = estimator()
-    assert one.required_capacity(FULL, question) == one.capacity(aggregated(2), slo)
-    assert one.required_capacity(FULL, replace(question, survives_loss=False)) == one.capacity(
-        FULL, slo
-    )
+    estimates = estimator()
+    assert estimates.required_capacity(FULL, question) == estimates.capacity(aggregated(2), slo)
 
 
 def test_the_report_states_what_one_worker_fewer_does() -> None:
@@ -112,11 +105,12 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
         losses={"aggregated": lost.row},
     )
     expected = "with one worker fewer: only 0.0% of requests meet the SLO (95% needed)"
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     assert any(line.startswith(f"availability: {expected}") for line in printed)
-    assert "for 95% of requests, also with one worker fewer; objective" in printed[1]
+    slo = next(line for line in printed if line.startswith("SLO: "))
+    assert "for 95% of requests, also with one worker fewer; objective" in slo
     assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False
@@ -135,7 +129,7 @@ def test_headroom_and_margin_are_those_after_the_worst_loss() -> None:
         losses=winner.losses,
         sensitivity_rows={"scale × 1.5": winner.row},
     )
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     assert "headroom: with one worker fewer: TTFT p95 60 ms of 100 ms (40% left)" in printed
     assert any(line.startswith("margin: with one worker fewer: ") for line in printed)
     text = "sensitivity, scale × 1.5, with all workers: 100.0% of requests meet the SLO"
@@ -148,29 +142,8 @@ def test_the_pool_of_the_lost_worker_is_named() -> None:
         planned(disaggregated(2, 1), is_late=False, unfinished={}),
         losses={"prefill": "the time limit was reached"},
     )
-    availability = [line for line in lines(plan, 0.95) if line.startswith("availability")]
+    availability = [line for line in printed_lines(plan, 0.95) if line.startswith("availability")]
     assert "no redundancy" in availability[0]
     assert availability[1] == (
         "availability: with one prefill worker fewer: not replayed: the time limit was reached"
     )
-
-
-@pytest.mark.needs("sim")
-def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
-    def asked_for(gpus: int) -> int:
-        question = request()
-        return plan_request(
-            "gpt-oss-120b",
-            LOADED,
-            scratch=tmp_path,
-            gpu="b200",
-            gpus=gpus,
-            slo=question.slo,
-            objective=question.objective,
-            attain=0.95,
-            survives_loss=True,
-        ).min_replicas
-
-    assert asked_for(2) == 2
-    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPUs"):
-        asked_for(1)

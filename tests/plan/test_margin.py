@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.plan import margin
+from penstock.plan.documents import plan_document
 from penstock.plan.margin import Margin, margin_line, margins
 from penstock.plan.prepare import _allowed
-from penstock.plan.report import lines
-from penstock.plan.report_json import as_json
-from penstock.plan.request import Objective, PlanRequest, plan_request
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.study import Row
 from tests.plan.simulated_study import (
-    LOADED,
     TAKES_MS,
     Behavior,
     aggregated,
@@ -28,7 +23,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
-from tests.plan.test_report import planned
+from tests.plan.test_report import planned, printed_lines
 from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
@@ -51,22 +46,22 @@ def row() -> Row:
 def test_each_part_of_the_slo_is_widened_by_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(monkeypatch, ttft=1.5, itl=1.2)
     slo = Slo(ttft_ms=TAKES_MS * 2, itl_ms=1000.0, e2e_ms=100000.0)
-    found = {one.name: one for one in margins(row(), slo, 0.95)}
-    assert found["TTFT"].highest == pytest.approx(found["TTFT"].predicted * 1.5)
-    assert found["ITL"].highest == pytest.approx(found["ITL"].predicted * 1.2)
-    latency = found["end-to-end latency"]
+    by_name = {margin.name: margin for margin in margins(row(), slo, 0.95)}
+    assert by_name["TTFT"].highest == pytest.approx(by_name["TTFT"].predicted * 1.5)
+    assert by_name["ITL"].highest == pytest.approx(by_name["ITL"].predicted * 1.2)
+    latency = by_name["end-to-end latency"]
     # 50 ms until the first token, and 100 ms after it.
     assert latency.predicted == pytest.approx(150)
     assert latency.highest == pytest.approx(50 * 1.5 + 100 * 1.2)
-    assert all(one.is_met for one in found.values())
+    assert all(part.is_met for part in by_name.values())
 
 
 def test_a_part_without_measured_points_is_not_met(monkeypatch: pytest.MonkeyPatch) -> None:
     measured(monkeypatch, itl=1.0)
-    (found,) = margins(row(), Slo(ttft_ms=TAKES_MS * 100), 0.95)
-    assert found.highest is None
-    assert not found.is_met
-    assert margin_line(row(), [found]).startswith("not known: no measured point for ")
+    (only,) = margins(row(), Slo(ttft_ms=TAKES_MS * 100), 0.95)
+    assert only.highest is None
+    assert not only.is_met
+    assert margin_line(row(), [only]).startswith("not known: no measured point for ")
 
 
 def test_the_line_names_what_may_miss_the_slo() -> None:
@@ -85,10 +80,10 @@ def test_the_end_to_end_latency_needs_both_intervals(
     monkeypatch: pytest.MonkeyPatch, known: str
 ) -> None:
     measured(monkeypatch, **{known: 1.1})
-    (found,) = margins(row(), Slo(e2e_ms=9000), 0.95)
-    assert found.predicted == pytest.approx(150)
-    assert found.highest is None
-    assert margin_line(row(), [found]).startswith("not known: no measured point for ")
+    (only,) = margins(row(), Slo(e2e_ms=9000), 0.95)
+    assert only.predicted == pytest.approx(150)
+    assert only.highest is None
+    assert margin_line(row(), [only]).startswith("not known: no measured point for ")
 
 
 def test_long_latencies_are_written_without_an_exponent() -> None:
@@ -101,12 +96,12 @@ def test_with_confidence_a_graph_must_meet_the_slo_with_its_margin(
     monkeypatch: pytest.MonkeyPatch, high: float, meets_slo: bool
 ) -> None:
     measured(monkeypatch, ttft=high, itl=high)
-    some = trials({CANDIDATE: Behavior(max_scale=2.0)})
-    (without,) = some.of([TrialSpec(CANDIDATE)])
+    search = trials({CANDIDATE: Behavior(max_scale=2.0)})
+    (without,) = search.of([TrialSpec(CANDIDATE)])
     assert without.meets_slo
-    some = trials({CANDIDATE: Behavior(max_scale=2.0)})
-    some.deployments.request = request(confidence=0.9)
-    (trial,) = some.of([TrialSpec(CANDIDATE)])
+    search = trials({CANDIDATE: Behavior(max_scale=2.0)})
+    search.deployments.request = request(confidence=0.9)
+    (trial,) = search.of([TrialSpec(CANDIDATE)])
     assert trial.meets_slo is meets_slo
 
 
@@ -124,7 +119,7 @@ def test_with_confidence_every_line_counts_the_intervals(
         sensitivity_rows={"scale × 1.5": plan.winner.row},
         losses={"aggregated": plan.winner.row},
     )
-    printed = list(lines(plan, 0.95))
+    printed = list(printed_lines(plan, 0.95))
     upper = "at the upper end of the 90% intervals"
     verdict = f"100.0% of requests meet the SLO, {how} {upper}"
     assert any(line.startswith(f"sensitivity, scale × 1.5: {verdict}") for line in printed)
@@ -132,7 +127,7 @@ def test_with_confidence_every_line_counts_the_intervals(
     assert any(line.startswith(lost) for line in printed)
     left = f"{1 - 50 * high / 70:.0%} left"
     assert f"headroom: {upper}: TTFT p95 {50 * high:g} ms of 70 ms ({left})" in printed
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     assert content["sensitivity"]["scale × 1.5"]["meets_slo"] is (how == "also")
     assert content["after_loss"]["aggregated"]["meets_slo"] is (how == "also")
 
@@ -141,60 +136,3 @@ def test_with_confidence_disaggregated_graphs_are_left_out() -> None:
     both = [aggregated(2), disaggregated(1, 1)]
     assert _allowed(both, request()) == both
     assert _allowed(both, request(confidence=0.9)) == [aggregated(2)]
-
-
-@pytest.mark.needs("sim")
-def test_a_confidence_that_the_points_cannot_show_is_refused(tmp_path: Path) -> None:
-    question = request()
-    with pytest.raises(UsageError, match="12 measured points"):
-        plan_request(
-            "gpt-oss-120b",
-            LOADED,
-            scratch=tmp_path,
-            gpu="b200",
-            gpus=8,
-            slo=question.slo,
-            objective=question.objective,
-            attain=0.95,
-            confidence=0.95,
-        )
-
-
-@pytest.mark.needs("sim")
-@pytest.mark.parametrize(
-    ("model", "slo", "missing"),
-    [
-        ("gpt-oss-20b", Slo(ttft_ms=400, itl_ms=10), "TTFT and ITL"),
-        ("gpt-oss-20b", Slo(itl_ms=10), "ITL"),
-        ("gpt-oss-20b", Slo(e2e_ms=9000), "TTFT and ITL"),
-        ("gpt-oss-120b", Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000), ""),
-    ],
-)
-def test_a_confidence_without_measured_points_is_refused_before_the_replays(
-    tmp_path: Path, model: str, slo: Slo, missing: str
-) -> None:
-    def requested() -> PlanRequest:
-        return plan_request(
-            model,
-            LOADED,
-            scratch=tmp_path,
-            gpu="b200",
-            gpus=2,
-            slo=slo,
-            objective=Objective.COST,
-            attain=0.95,
-            confidence=0.9,
-        )
-
-    if not missing:
-        assert requested().confidence == 0.9
-        return
-    with pytest.raises(UsageError) as caught:
-        requested()
-    (problem,) = caught.value.problems
-    assert problem.place == "--confidence"
-    assert problem.message == (
-        f"there are fewer than 6 measured points of {missing} for gpt-oss-20b with trtllm on b200, "
-        "so there is no interval"
-    )
-    assert problem.fix == "Remove --confidence."

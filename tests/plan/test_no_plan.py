@@ -15,8 +15,8 @@ from penstock.plan.sensitivity import Miss, nearest_miss
 from penstock.plan.trials import Deadline, Trials, TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.model import Replayable
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import LoadedWorkload
 from tests.plan.simulated_study import (
     LOADED,
@@ -52,27 +52,27 @@ class SlowerStudy(SimulatedStudy):
 def searched(full: float, left: Behavior) -> Trials:
     """With `--n-minus-one`; ``full``: the highest scale at which the complete graph meets the
     SLO."""
-    made = trials({FULL: Behavior(full), LEFT: left})
-    made.study = SlowerStudy(**vars(made.study))
-    made.deployments.request = replace(request(survives_loss=True), slo=SLO)
-    made.of([TrialSpec(FULL)])
-    return made
+    search = trials({FULL: Behavior(full), LEFT: left})
+    search.study = SlowerStudy(**vars(search.study))
+    search.deployments.request = replace(request(survives_loss=True), slo=SLO)
+    search.of([TrialSpec(FULL)])
+    return search
 
 
 def rate(times: float) -> str:
     return f"--rate {4 * times:g}"
 
 
-def error_of(made: Trials, slo: Slo = SLO) -> str:
+def error_of(search: Trials, slo: Slo = SLO) -> str:
     result = NoPlan(
-        request=made.deployments.request,
+        request=search.deployments.request,
         workload=LOADED,
-        miss=nearest_miss(made, slo),
+        miss=nearest_miss(search, slo),
         gpus=None,
         undecided=False,
         is_late=False,
         considered=1,
-        replays=made.replays,
+        replays=search.replays,
     )
     return str(no_plan_error(result, 0.95, rate))
 
@@ -93,19 +93,19 @@ def test_an_overload_after_the_loss_has_no_slo_that_is_met() -> None:
 
 
 def test_without_time_for_the_loss_no_slo_is_suggested() -> None:
-    made = searched(0.5, Behavior(0.1))
-    made.deadline = Deadline(10, clock=lambda: 11.0)
-    error = error_of(made)
+    search = searched(0.5, Behavior(0.1))
+    search.deadline = Deadline(10, clock=lambda: 11.0)
+    error = error_of(search)
     assert f"closest: {FULL}: 0.0% of requests within the SLO" in error
     assert "which the closest graph meets" not in error
 
 
 def test_a_graph_that_only_a_loss_prevents_is_closer_than_one_that_is_too_slow() -> None:
-    made, other = searched(2.0, Behavior(0.1)), aggregated(4)
-    assert isinstance(made.study, SimulatedStudy)
-    made.study.behaviors[str(other)] = Behavior(0.5, user_rate=200)
-    made.of([TrialSpec(other)])
-    miss = nearest_miss(made, SLO)
+    search, other = searched(2.0, Behavior(0.1)), aggregated(4)
+    assert isinstance(search.study, SimulatedStudy)
+    search.study.behaviors[str(other)] = Behavior(0.5, user_rate=200)
+    search.of([TrialSpec(other)])
+    miss = nearest_miss(search, SLO)
     assert miss
     assert miss.trial.candidate == FULL
     assert list(miss.trial.losses) == ["aggregated"]
@@ -117,10 +117,10 @@ def test_with_confidence_the_latencies_are_those_that_miss_the_slo(
     intervals = {name: Interval(low=0.9, high=1.5, points=12) for name in ("ttft", "itl")}
     monkeypatch.setattr(margin, "row_intervals", lambda row, coverage: intervals)
     slo = Slo(ttft_ms=60)
-    made = trials({FULL: Behavior(2.0)})
-    made.deployments.request = replace(request(confidence=0.9), slo=slo)
-    made.of([TrialSpec(FULL)])
-    error = error_of(made, slo)
+    search = trials({FULL: Behavior(2.0)})
+    search.deployments.request = replace(request(confidence=0.9), slo=slo)
+    search.of([TrialSpec(FULL)])
+    error = error_of(search, slo)
     assert "100.0% of requests within the SLO as predicted; at the upper end of the 90% " in error
     assert "intervals: TTFT p95 75 ms (SLO: 60 ms)" in error
     assert "Fix: Use --ttft 77ms, which the closest graph meets" in error

@@ -7,11 +7,23 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import SimulationError
-from penstock.plan.partial import partial_lines
-from penstock.plan.planning import counted, unconfirmed_answer
+from penstock.plan.no_plan import partial_lines
+from penstock.plan.planning import (
+    CONVERSATIONS,
+    FEWEST_REPLAYS,
+    LEAST_REQUESTS,
+    LONGEST_REPLAY_S,
+    MOST_REPLAYS,
+    Cost,
+    complete_workload,
+    counted,
+    unconfirmed_answer,
+)
 from penstock.plan.prepare import prepare
+from penstock.plan.traffic import Traffic
 from penstock.plan.trials import FIRST_SHARE, Deadline, TrialSpec
-from penstock.workload.load import find_workload
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS
+from penstock.workload.load import LoadedWorkload, find_workload, parse_workload
 from tests.plan.simulated_study import LOADED, Behavior, aggregated, request, trials
 
 
@@ -31,13 +43,13 @@ def test_progress_adds_up_the_replays_of_all_searches() -> None:
 
 @pytest.mark.slow  # renders a graph
 def test_a_partial_result_has_the_best_trials_first() -> None:
-    one, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
-    search = trials({one: Behavior(0.5), two: Behavior(2.0), four: Behavior(2.0)})
-    search.of([TrialSpec(four), TrialSpec(one), TrialSpec(two), TrialSpec(four, scale=0.25)])
+    single, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
+    search = trials({single: Behavior(0.5), two: Behavior(2.0), four: Behavior(2.0)})
+    search.of([TrialSpec(four), TrialSpec(single), TrialSpec(two), TrialSpec(four, scale=0.25)])
     lines = list(partial_lines(search.measured, request("cost"), 0.95, 80, width=80))
     assert lines[0].startswith("partial result: interrupted after 3 candidates, at most 80 repl")
     order = [line for line in lines if line.startswith(("1 ×", "2 ×", "4 ×"))]
-    assert order == [str(two), str(four), str(one)]
+    assert order == [str(two), str(four), str(single)]
     assert all(len(line) <= 80 for line in lines[2:])
     (only,) = partial_lines([], request("cost"), 0.95, 80)
     assert "0 candidates" in only
@@ -51,29 +63,29 @@ def test_an_answer_from_a_part_of_the_traffic_is_printed_before_it_is_confirmed(
     """``requests``: of the traffic that confirms graphs; the search has 160."""
     two, four = aggregated(2), aggregated(4)
     search = trials({two: Behavior(2.0), four: Behavior(2.0)})
-    found = search.of([TrialSpec(two), TrialSpec(four)])
+    measured = search.of([TrialSpec(two), TrialSpec(four)])
     if requests is not None:
         search.complete = LOADED.with_workload(LOADED.workload.with_requests(requests))
     answer = f"first answer (not yet confirmed, from 160 of 1,600 requests): {two}, 2 GPUs"
-    assert unconfirmed_answer(search, [found, []]) == (answer if is_printed else "")
+    assert unconfirmed_answer(search, [measured, []]) == (answer if is_printed else "")
     assert unconfirmed_answer(search, [[], []]) == ""
 
 
 @pytest.mark.slow  # renders a graph
 def test_no_trial_starts_after_the_deadline_and_time_is_kept_for_further_seeds() -> None:
     now = 0.0
-    one, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
-    search = trials({one: Behavior(2.0), two: Behavior(2.0), four: Behavior(2.0)})
+    single, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
+    search = trials({single: Behavior(2.0), two: Behavior(2.0), four: Behavior(2.0)})
     search.deadline = Deadline(100, lambda: now)
     with search.reserving(2):
-        assert len(search.of([TrialSpec(one)])) == 1
+        assert len(search.of([TrialSpec(single)])) == 1
         now = FIRST_SHARE * 100
-        assert (search.of([TrialSpec(two)]), search.free) == ([], 0)
-    assert len(search.of([TrialSpec(one, seeds=2)])) == 1
+        assert (search.of([TrialSpec(two)]), search.check_budget()) == ([], 0)
+    assert len(search.of([TrialSpec(single, seeds=2)])) == 1
     now = 100
     assert search.of([TrialSpec(four)]) == []
     left = search.left
-    assert [trial.candidate for trial in search.of([TrialSpec(one)])] == [one]  # it is known
+    assert [trial.candidate for trial in search.of([TrialSpec(single)])] == [single]  # it is known
     assert search.left == left
 
 
@@ -86,3 +98,53 @@ def test_a_trace_whose_requests_arrive_at_once_is_refused(tmp_path: Path) -> Non
     assert problem.file == str(trace)
     assert problem.message == "all requests arrive at once, so there is no rate to plan for"
     assert problem.fix
+
+
+CONVERSATION = "conversation: {turns: 8, think: 3}\n"
+
+
+def workload(requests: int, more: str = "") -> LoadedWorkload:
+    text = f"requests: {requests}\ninput: 1024\noutput: 300\narrival: {{poisson: 20}}\n"
+    return parse_workload(text + more, "w.yaml")
+
+
+def cost(requests: int, output: int = 300) -> Cost:
+    traffic = Traffic(
+        cached=0, fresh=1, long_fresh=1, output=output, context=1, rate=1.0, concurrency=None
+    )
+    return Cost.of(workload(requests), traffic)
+
+
+def test_long_replays_are_fewer_and_have_one_seed() -> None:
+    assert (cost(200).replays, cost(200).is_high) == (MOST_REPLAYS, False)
+    assert FEWEST_REPLAYS <= cost(2000, output=1000).replays < MOST_REPLAYS
+    assert cost(2000, output=1000).is_high
+    assert cost(20_000, output=4000).replays == FEWEST_REPLAYS
+
+
+def test_only_conversations_and_traces_can_be_searched_with_a_part() -> None:
+    """A part of other workloads does not fill the engines."""
+    long = cost(15_000)
+    assert long.replay_s > LONGEST_REPLAY_S
+    plain, turns = workload(15_000), workload(15_000, CONVERSATION)
+    assert long.affordable(plain) == plain
+    part = long.affordable(turns).workload.requests
+    assert part is not None
+    assert LEAST_REQUESTS <= part < 15_000 * LONGEST_REPLAY_S / long.replay_s + 1
+    assert cost(500).affordable(workload(500, CONVERSATION)) == workload(500, CONVERSATION)
+
+
+@pytest.mark.parametrize(
+    ("planned", "steady", "complete"),
+    [(500, 1000, 1000 * CONVERSATIONS), (9000, 1000, 9000), (500, 9000, MAX_REPLAYED_REQUESTS)],
+)
+def test_many_conversations_confirm_a_graph(planned: int, steady: int, complete: int) -> None:
+    complete_load = complete_workload(
+        workload(planned, CONVERSATION), workload(steady, CONVERSATION)
+    )
+    assert complete_load
+    assert complete_load.workload.requests == complete
+
+
+def test_requests_that_are_no_conversations_need_no_complete_workload() -> None:
+    assert complete_workload(workload(9000), workload(100)) is None

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from penstock.plan.choose import best_of
+from penstock.plan.documents import plan_document
+from penstock.plan.estimate import Ranked
 from penstock.plan.planning import Limit, Plan, limit_of
-from penstock.plan.ranking import Ranked
-from penstock.plan.report import disaggregation, header, lines, reason
-from penstock.plan.report_json import as_json
+from penstock.plan.report import disaggregation, header, reason, report_of
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Deadline, TrialSpec
-from penstock.simulate.report import table
+from penstock.reports.text import table_lines
+from penstock.simulate.report import table_of
 from tests.plan.simulated_study import (
     LOADED,
     Behavior,
@@ -25,6 +26,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
+from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
@@ -54,6 +56,10 @@ def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) 
     )
 
 
+def printed_lines(plan: Plan, attain: float) -> list[str]:
+    return text_of(report_of(plan, attain)).splitlines()
+
+
 def without_itl(plan: Plan) -> Plan:
     """Of requests with one output token."""
     row = plan.winner.row
@@ -67,8 +73,8 @@ def without_itl(plan: Plan) -> Plan:
 def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> None:
     plan = without_itl(planned(aggregated(1), is_late=False, unfinished={}))
     assert reason(plan).startswith("1 GPU suffices; no replayed disaggregated graph met the SLO")
-    printed = list(lines(plan, 0.95))
-    head, cells = (line.split("  ") for line in table([plan.winner.row]))
+    printed = list(printed_lines(plan, 0.95))
+    head, cells = (line.split("  ") for line in table_lines(table_of([plan.winner.row])))
     found = dict(zip(filter(None, head), filter(None, cells), strict=True))
     texts = {name.strip(): cell.strip() for name, cell in found.items()}
     assert texts["ITL p50 / p99 (ms)"] == "- / -"
@@ -76,21 +82,23 @@ def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> 
     (changed,) = (line for line in printed if line.startswith("sensitivity, more"))
     assert changed.endswith("TTFT p50 50 ms")
     assert "/user" not in " ".join(header(plan, 0.95, "penstock plan"))
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     assert "user_rate" not in content["graphs"][0]["figures"]
 
 
 @pytest.mark.slow  # renders a graph
 def test_a_plan_reports_the_requests_that_are_too_long() -> None:
     plan = planned(aggregated(1), is_late=False, unfinished={})
-    assert "ejected requests" not in " ".join([*lines(plan, 0.95), *header(plan, 0.95, "")])
+    assert "ejected requests" not in " ".join([*printed_lines(plan, 0.95), *header(plan, 0.95, "")])
     winner = replace(plan.winner, row=replace(plan.winner.row, too_long=3))
     plan = replace(plan, winner=winner, aggregated=winner)
     limit = winner.row.replayable.context
     line = f"rejected requests: 3 (input and output longer than {limit} tokens)"
-    assert line in list(lines(plan, 0.95))
+    assert line in list(printed_lines(plan, 0.95))
     assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
-    assert read_output("plan", as_json(plan, 0.95, ""))["graphs"][0]["too_long"] == 3
+    assert (
+        read_output("plan", plan_document(plan, 0.95, "").as_json())["graphs"][0]["too_long"] == 3
+    )
 
 
 @pytest.mark.slow  # renders a graph
@@ -120,8 +128,8 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
     assert disaggregation(plan) == f"not known: {cause}"
     assert reason(plan).endswith(f"; {cause}")
     text = " ".join(" ".join(header(plan, 0.95, "penstock plan")).split())
-    printed = " ".join(lines(plan, 0.95))
-    content = read_output("plan", as_json(plan, 0.95, ""))
+    printed = " ".join(printed_lines(plan, 0.95))
+    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
     for output in (text, printed, content["disaggregation"]["summary"]):
         assert cause in output
         assert "graph met the SLO" not in output
@@ -165,7 +173,9 @@ def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs(
     plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=8)
     unknown = "not known at scale × 0.5, × 2 (one or both graphs were not replayed)"
     assert disaggregation(plan) == f"not worth it at scale × 0.25, × 1; {unknown}: {PAIR}"
-    scales = read_output("plan", as_json(plan, 0.95, ""))["disaggregation"]["scales"]
+    scales = read_output("plan", plan_document(plan, 0.95, "").as_json())["disaggregation"][
+        "scales"
+    ]
     assert [one["favors_disaggregated"] for one in scales] == [False, None, False, None]
     assert scales[-1]["aggregated"] is None
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.plan.request import Objective, PlanRequest, plan_request
+from penstock.workload import find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload
+from tests.simulate.test_calibration import ENTRY, FACTORS, file_of
 
 pytestmark = pytest.mark.needs("sim")
 
@@ -22,22 +25,30 @@ ONE_TOKEN = parse_workload(
 TTFT = Slo(ttft_ms=300)
 
 
+CHAT = find_workload("short-chat").with_requests(40)
+
+
 def requested(
     loaded: LoadedWorkload,
     folder: Path,
     *,
+    model: str = "gpt-oss-20b",
+    gpu: str = "h100",
+    gpus: int = 2,
     slo: Slo = TTFT,
     objective: Objective = Objective.COST,
+    **options: Any,
 ) -> PlanRequest:
     return plan_request(
-        "gpt-oss-20b",
+        model,
         loaded,
         scratch=folder,
-        gpu="h100",
-        gpus=2,
+        gpu=gpu,
+        gpus=gpus,
         slo=slo,
         objective=objective,
         attain=0.95,
+        **options,
     )
 
 
@@ -112,3 +123,61 @@ def test_a_sampled_workload_with_a_request_that_is_too_long_is_refused(tmp_path:
     )
     with pytest.raises(UsageError, match="has 131080 tokens; openai/gpt-oss-20b takes 131072"):
         requested(loaded, tmp_path)
+
+
+def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
+    assert requested(CHAT, tmp_path, survives_loss=True).min_replicas == 2
+    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPUs"):
+        requested(CHAT, tmp_path, gpus=1, survives_loss=True)
+
+
+def test_a_confidence_needs_measured_points(tmp_path: Path) -> None:
+    slo = Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000)
+    options = {"model": "gpt-oss-120b", "gpu": "b200", "slo": slo}
+    assert requested(CHAT, tmp_path, **options, confidence=0.9).confidence == 0.9
+    with pytest.raises(UsageError, match="12 measured points"):
+        requested(CHAT, tmp_path, **options, confidence=0.95)
+
+
+@pytest.mark.parametrize(
+    ("slo", "missing"),
+    [
+        (Slo(ttft_ms=400, itl_ms=10), "TTFT and ITL"),
+        (Slo(itl_ms=10), "ITL"),
+        (Slo(e2e_ms=9000), "TTFT and ITL"),
+    ],
+)
+def test_a_confidence_without_measured_points_is_refused_before_the_replays(
+    tmp_path: Path, slo: Slo, missing: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        requested(CHAT, tmp_path, gpu="b200", slo=slo, confidence=0.9)
+    (problem,) = caught.value.problems
+    assert (problem.place, problem.fix) == ("--confidence", "Remove --confidence.")
+    assert problem.message == (
+        f"there are fewer than 6 measured points of {missing} for gpt-oss-20b with trtllm on b200, "
+        "so there is no interval"
+    )
+
+
+def test_a_request_has_the_factors_of_its_model_gpu_and_engine(tmp_path: Path) -> None:
+    request = requested(CHAT, tmp_path, model="gpt-oss-120b")
+    assert request.calibrated(file_of(ENTRY)).factors == FACTORS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"gpu": "b200"},
+            "c.yaml has no entry for gpt-oss-120b, b200, trtllm; its entries are for",
+        ),
+        ({"acceptance": (0.8, 0.6)}, "graphs with speculative decoding"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    request = requested(CHAT, tmp_path, model="gpt-oss-120b", **options)
+    with pytest.raises(UsageError, match=message):
+        request.calibrated(file_of(ENTRY))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -22,8 +22,8 @@ from penstock.plan.sensitivity import (
 from penstock.plan.space import Layout
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.model import Replayable
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.study import Progress, Row, Study
+from penstock.simulate.window import Steadiness
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
     TAKES_MS,
@@ -79,47 +79,41 @@ def test_a_step_that_only_a_short_replay_meets_is_no_headroom() -> None:
         assert headroom(search, aggregated(1), 1.0) == expected
 
 
-def test_disaggregation_is_favored_where_one_pool_misses_the_slo_or_is_slower() -> None:
-    one, other = disaggregated(4, 4), aggregated(8)
-    asked = trials({one: Behavior(max_scale=3, user_rate=101), other: Behavior(max_scale=1.5)})
-    found = compared(asked, one, other, 1.0, by_gpus=True)
-    assert [(each.scale, each.favors_disaggregated) for each in found] == [
-        (0.25, False),
-        (0.5, False),
-        (1.0, False),
-        (2.0, True),
-        (4.0, False),
-    ]
-    asked = trials({one: Behavior(max_scale=3, user_rate=110), other: Behavior(max_scale=3)})
-    assert [
-        each.favors_disaggregated for each in compared(asked, one, other, 1.0, by_gpus=True)
-    ] == [True] * 4 + [False]
+@pytest.mark.parametrize(
+    ("disaggregation", "aggregation", "gpus", "by_gpus", "favored"),
+    [
+        # One misses the SLO earlier; both at the last scale.
+        (Behavior(3, user_rate=101), Behavior(1.5), 8, True, [False, False, False, True, False]),
+        (Behavior(3, user_rate=110), Behavior(3), 8, True, [True, True, True, True, False]),
+        # Faster with more GPUs.
+        (Behavior(3, user_rate=200), Behavior(3), 4, True, [False] * 5),
+        (Behavior(3, user_rate=200), Behavior(3), 4, False, [True, True, True, True, False]),
+    ],
+)
+def test_disaggregation_is_favored_where_the_other_misses_the_slo_or_is_slower(
+    disaggregation: Behavior, aggregation: Behavior, gpus: int, by_gpus: bool, favored: list[bool]
+) -> None:
+    pair = disaggregated(4, 4), aggregated(gpus)
+    search = trials(dict(zip(pair, (disaggregation, aggregation), strict=True)))
+    comparisons = compared(search, *pair, 1.0, by_gpus=by_gpus)
+    assert [each.scale for each in comparisons] == [0.25, 0.5, 1.0, 2.0, 4.0]
+    assert [each.favors_disaggregated for each in comparisons] == favored
 
 
 def test_a_scale_at_which_a_graph_was_not_replayed_favors_none() -> None:
     """The replays that are left are used at the planned scale first."""
-    one, other = disaggregated(4, 4), aggregated(8)
-    asked = trials({one: Behavior(3, user_rate=200), other: Behavior(3)}, left=8)
-    asked.of([TrialSpec(one, seeds=asked.seeds)])  # as the search does for the best graph
-    found = compared(asked, one, other, 1.0, by_gpus=True)
-    assert [(each.scale, each.favors_disaggregated) for each in found] == [
+    pools, other = disaggregated(4, 4), aggregated(8)
+    asked = trials({pools: Behavior(3, user_rate=200), other: Behavior(3)}, left=8)
+    asked.of([TrialSpec(pools, seeds=asked.seeds)])  # as the search does for the best graph
+    comparisons = compared(asked, pools, other, 1.0, by_gpus=True)
+    assert [(each.scale, each.favors_disaggregated) for each in comparisons] == [
         (0.25, True),
         (0.5, None),
         (1.0, True),
         (2.0, None),
         (4.0, None),
     ]
-    assert found[1].aggregated is None
-
-
-def test_a_faster_disaggregated_graph_with_more_gpus_is_favored_if_gpus_do_not_count() -> None:
-    one, other = disaggregated(4, 4), aggregated(4)
-    asked = trials({one: Behavior(max_scale=3, user_rate=200), other: Behavior(max_scale=3)})
-    assert not any(
-        each.favors_disaggregated for each in compared(asked, one, other, 1.0, by_gpus=True)
-    )
-    found = compared(asked, one, other, 1.0, by_gpus=False)
-    assert [each.favors_disaggregated for each in found] == [True, True, True, True, False]
+    assert comparisons[1].aggregated is None
 
 
 def test_the_closest_miss_has_an_slo_that_it_meets() -> None:
@@ -190,34 +184,8 @@ class Refused(Study):
         return [row()]
 
 
-WAIT_S = 10.0  # for what happens at once
-
-
 def test_analyses_in_the_background_run_during_the_block() -> None:
     reached = threading.Event()
-    with in_background(lambda: reached.wait(WAIT_S), lambda: True) as others:
+    with in_background(lambda: reached.wait(60), lambda: True) as futures:
         reached.set()
-        assert [other.result() for other in others] == [True, True]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Meeting(SimulatedStudy):
-    """A replay ends when another one runs at the same time."""
-
-    barrier: threading.Barrier = field(default_factory=lambda: threading.Barrier(2))
-
-    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
-        self.barrier.wait(WAIT_S)
-        return super().rows(deployments, progress)
-
-
-def test_both_graphs_of_a_comparison_are_replayed_at_once() -> None:
-    one, other = disaggregated(4, 4), aggregated(8)
-    asked = trials({one: Behavior(max_scale=3), other: Behavior(max_scale=1.5)})
-    study = asked.study
-    assert isinstance(study, SimulatedStudy)
-    replays = replace(study.replays, processes=2)
-    asked.study = Meeting(**{**vars(study), "replays": replays})
-    found = compared(asked, one, other, 1.0, by_gpus=True)
-    assert len(found) == 5
-    assert all(each.disaggregated and each.aggregated for each in found)
+        assert [future.result() for future in futures] == [True, True]

@@ -36,5 +36,5 @@ def test_a_chat_graph_meets_its_own_slo(gpu: str, concurrency: int, tmp_path: Pa
     assert {"--ttft", "--itl", "--concurrency"} <= set(options)
     simulated = penstock("simulate", "g.yaml", *options, "--json", folder=tmp_path)
     assert simulated.returncode == 0, simulated.stderr
-    (found,) = json.loads(simulated.stdout)["graphs"]
-    assert found["figures"]["goodput"]["low"] >= 0.95
+    (graph,) = json.loads(simulated.stdout)["graphs"]
+    assert graph["figures"]["goodput"]["low"] >= 0.95

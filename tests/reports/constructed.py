@@ -8,31 +8,29 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from penstock.bench import compare_page, page, sweep_page
+from penstock.bench import compare_report, report, sweep_report
 from penstock.bench.compare import Comparison
 from penstock.bench.difference import differences
 from penstock.bench.limits import check_limits, limit_of
 from penstock.bench.measurement import measurement_of, percentiles_of
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.prediction import Predicted, Prediction
 from penstock.bench.records import FailedRequest, Records
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
 from penstock.bench.sweep import Level, Sweep
-from penstock.drill import page as drill_page
+from penstock.drill import report as drill_report
 from penstock.drill.evaluate import evaluate
 from penstock.drill.run import DrillOptions, DrillResult
 from penstock.drill.traffic import Ending
 from penstock.graph.slo import Slo
-from penstock.plan import page as plan_page
+from penstock.plan import report as plan_report
 from penstock.plan.sensitivity import Headroom
-from penstock.reports.page import Report
+from penstock.reports.model import Report
 from penstock.reports.provenance import provenance
-from penstock.simulate import page as simulate_page
+from penstock.simulate import report as simulate_report
 from penstock.simulate.metrics import replay_metrics
-from penstock.simulate.report import notes
 from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest
-from penstock.verify import page as verify_page
+from penstock.verify import report as verify_report
 from penstock.verify.result import cannot_tell, failed, passed
 from penstock.verify.run_probes import ProbeRun
 from penstock.workload import Request
@@ -59,13 +57,13 @@ SLO = Slo(ttft_ms=250.0, itl_ms=20.0, e2e_ms=8000.0)
 
 def served(seed: int, count: int, factor: float = 1.0) -> list[ServedRequest]:
     """Requests every 100 ms with latencies ``factor`` times as long."""
-    random, found = Random(seed), []
+    random, requests = Random(seed), []
     for number in range(count):
         ttft = factor * random.lognormvariate(4.5, 0.5)
         itl, tokens = factor * random.lognormvariate(2.6, 0.2), random.randint(40, 200)
         at = 100.0 * number
         ended = at + ttft + itl * (tokens - 1)
-        one = ServedRequest(
+        request_ = ServedRequest(
             arrived_ms=at,
             first_ms=at + ttft,
             ended_ms=ended,
@@ -77,28 +75,28 @@ def served(seed: int, count: int, factor: float = 1.0) -> list[ServedRequest]:
             input_tokens=1000,
             cached_tokens=200,
         )
-        found.append(one)
-    return found
+        requests.append(request_)
+    return requests
 
 
 def measured(requests: list[ServedRequest], failures: list[FailedRequest], slo: Slo) -> Bench:
     sent = {
         (f"r{number}", 0): Request(
-            at_ms=one.arrived_ms,
-            input_tokens=one.input_tokens,
-            output_tokens=one.tokens,
+            at_ms=each.arrived_ms,
+            input_tokens=each.input_tokens,
+            output_tokens=each.tokens,
             blocks=(),
         )
-        for number, one in enumerate(requests)
+        for number, each in enumerate(requests)
     }
     records = Records(
         start_ms=0.0,
-        served={(f"r{number}", 0): one for number, one in enumerate(requests)},
+        served={(f"r{number}", 0): each for number, each in enumerate(requests)},
         failed=tuple(failures),
         unsent=0,
         late_ms=(0.5,),
-        chunk_gaps_ms=tuple(one.itl_ms or 0.0 for one in requests),
-        requested_tokens=sum(one.input_tokens for one in requests),
+        chunk_gaps_ms=tuple(request.itl_ms or 0.0 for request in requests),
+        requested_tokens=sum(request.input_tokens for request in requests),
     )
     return replace(
         BENCH,
@@ -117,18 +115,18 @@ def bench() -> Report:
     prediction = Prediction(
         graph="a-graph", requests=500, too_long=2, **percentiles_of(expected, has_p99=True)
     )
-    found = replace(measured(served(1, 600), failures, SLO), prediction=prediction)
-    return page.report_of(found, Predicted(prediction=prediction, requests=expected), FROM)
+    run = replace(measured(served(1, 600), failures, SLO), prediction=prediction)
+    return report.report_of(run, Predicted(prediction=prediction, requests=expected))
 
 
 def bench_without_slo() -> Report:
-    found = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
-    return page.report_of(found, None, FROM)
+    run = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
+    return report.report_of(run)
 
 
 def bench_that_served_nothing() -> Report:
     failures = [FailedRequest(key=(f"f{n}", 0), sent_ms=100.0 * n, reason=NASTY) for n in range(5)]
-    return page.report_of(measured([], failures, SLO), None, FROM)
+    return report.report_of(measured([], failures, SLO))
 
 
 def sweep() -> Report:
@@ -136,29 +134,29 @@ def sweep() -> Report:
     levels = [
         Level(
             scale=scale,
-            found=replace(
+            bench=replace(
                 measured(served(5, int(100 * scale), factor), [], SLO),
                 workload=BENCH.workload.at_scale(scale),
             ),
         )
         for scale, factor in factors.items()
     ]
-    found = Sweep(levels=levels, unmeasured=[16.0], interrupted="", gpus=2)
-    return sweep_page.report_of(found, FROM)
+    measured_sweep = Sweep(levels=levels, unmeasured=[16.0], interrupted="", gpus=2)
+    return sweep_report.report_of(measured_sweep)
 
 
 def compared(count: int, *limits: str) -> Report:
     first, second = served(1, count), served(1, count, 1.06)
     pairs = [list(zip(first[n::10], second[n::10], strict=True)) for n in range(10)]
-    found: Comparison = replace(
+    result: Comparison = replace(
         comparison(),
         differences=differences(pairs),
         served=pairs,
         requests=count,
         overlapping=0.02,
     )
-    checked = check_limits(found, [limit_of(limit) for limit in limits])
-    return compare_page.report_of(found, checked, FROM)
+    checked = check_limits(result, [limit_of(limit) for limit in limits])
+    return compare_report.report_of(result, checked)
 
 
 def comparison_of_two() -> Report:
@@ -166,20 +164,22 @@ def comparison_of_two() -> Report:
 
 
 def comparison_without_result() -> Report:
-    found = replace(comparison(), differences=(), interrupted="the endpoint no longer serves")
-    return compare_page.report_of(found, [], FROM)
+    result = replace(comparison(), differences=(), interrupted="the endpoint no longer serves")
+    return compare_report.report_of(result, [])
 
 
 def replay(seed: int, factor: float) -> dict[str, Any]:
-    some = served(seed, 300, factor)
-    found = answer(*((one.arrived_ms, one.first_ms, one.ended_ms, one.tokens) for one in some))
+    requests = served(seed, 300, factor)
+    result = answer(
+        *((each.arrived_ms, each.first_ms, each.ended_ms, each.tokens) for each in requests)
+    )
     random = Random(seed)
     pool = {"workers": 3, "running": 8, "waiting": 1, "cache": 0.4}
-    found["samples"] = [
+    result["samples"] = [
         {"at_ms": 300.0 * n, "prefill": pool, "decode": {**pool, "running": random.randint(1, 20)}}
         for n in range(100)
     ]
-    return found
+    return result
 
 
 @cache
@@ -191,14 +191,14 @@ def row(name: str, seed: int, factor: float, slo: Slo) -> Row:
 
 
 def simulated(rows: list[Row]) -> Report:
-    found = simulate_page.Simulated(
+    study = simulate_report.Simulated(
         rows=rows,
         sustained=(),
         loaded=LOADED,
         attain=0.95,
-        notes=list(notes(rows, [None] * len(rows))),
+        sets=[None] * len(rows),
     )
-    return simulate_page.report_of(found, FROM)
+    return simulate_report.report_of(study)
 
 
 def simulate() -> Report:
@@ -216,11 +216,11 @@ def simulate_without_slo() -> Report:
 
 
 def plan() -> Report:
-    found = planned(aggregated(2), is_late=False, unfinished={})
+    best = planned(aggregated(2), is_late=False, unfinished={})
     asked = plan_request(slo=Slo(ttft_ms=51.0, itl_ms=12.0))
-    worse = replace(found.winner.row, metrics=(replace(found.winner.row.metrics[0], goodput=0.5),))
-    found = replace(
-        found,
+    worse = replace(best.winner.row, metrics=(replace(best.winner.row.metrics[0], goodput=0.5),))
+    best = replace(
+        best,
         request=asked,
         headroom=Headroom(sustained=1.5, failing=2.0),
         sensitivity_rows={"input length × 2": worse, "scale × 1.5": "too long"},
@@ -231,7 +231,7 @@ def plan() -> Report:
         trial(disaggregated(1, 1), 180, 400),
         trial(disaggregated(1, 2), 90, 1100, meets_slo=False),
     ]
-    return plan_page.report_of(found, tried, 0.95, FROM)
+    return plan_report.report_of(best, 0.95, tried)
 
 
 def drilled(count: int, *, was_interrupted: bool = False) -> Report:
@@ -249,7 +249,7 @@ def drilled(count: int, *, was_interrupted: bool = False) -> Report:
         seconds=91.0,
         was_interrupted=was_interrupted,
     )
-    return drill_page.report_of("dynamo_graphs/quickstart.yaml", result, FROM)
+    return drill_report.report_of("dynamo_graphs/quickstart.yaml", result)
 
 
 def drill() -> Report:
@@ -270,16 +270,16 @@ def verify() -> Report:
         ProbeRun(name=name, result=result, seconds=0.4 * n, required=n == 1)
         for n, (name, result) in enumerate(results.items())
     ]
-    return verify_page.report_of("http://127.0.0.1:8000", probes, FROM)
+    return verify_report.report_of("http://127.0.0.1:8000", probes)
 
 
 def verify_without_probes() -> Report:
-    return verify_page.report_of(NASTY, [], FROM)
+    return verify_report.report_of(NASTY, [])
 
 
 REPORTS: Mapping[str, Callable[[], Report]] = {
-    one.__name__: one
-    for one in (
+    each.__name__: each
+    for each in (
         bench,
         bench_without_slo,
         bench_that_served_nothing,

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.reports.charts import MOST_NAMES, distribution
 from penstock.reports.provenance import machine, provenance
-from penstock.reports.samples import at_once, bin_width, binned, nearest_rank, quantiles
+from penstock.reports.samples import bin_width, binned, nearest_rank, quantiles
 
 
 def test_few_samples_are_all_in_a_distribution() -> None:
@@ -36,13 +36,6 @@ def test_a_time_after_the_last_bin_counts_in_it() -> None:
     assert binned([0.0, 0.9, 2.0], [1, 2, 3], 1.0, 2) == [[1, 2], [3]]
 
 
-def test_open_intervals_are_counted() -> None:
-    assert at_once([0, 1, 2], [1.5, 3, 3]) == ([0, 1, 1.5, 2, 3], [1, 2, 1, 2, 0])
-    times, counts = at_once(range(5000), [one + 0.5 for one in range(5000)])
-    assert len(times) <= 400
-    assert max(counts) == 1
-
-
 def test_percentiles_are_those_of_the_table() -> None:
     assert nearest_rank([1.0, 2.0, 3.0, 4.0], 0.5) == 2.0
     assert nearest_rank([7.0], 0.99) == 7.0
@@ -50,31 +43,32 @@ def test_percentiles_are_those_of_the_table() -> None:
 
 def test_a_distribution_marks_its_percentiles_and_the_slo() -> None:
     samples = {"a": [float(number) for number in range(100, 0, -1)], "empty": []}
-    chart = distribution("TTFT", "TTFT", samples, 80.0)
+    chart = distribution("TTFT", samples, 80.0)
     assert chart is not None
-    line, marks, limit = chart.data
-    assert (line["x"][0], line["x"][-1]) == (1, 100)
-    assert marks["x"] == [50, 90, 99]
-    assert (limit["name"], limit["x"]) == ("SLO: TTFT ≤ 80 ms", [80, 80])
-    assert distribution("TTFT", "TTFT", {"empty": []}, 80.0) is None
+    curve, marks = chart.series
+    assert (curve.x[0], curve.x[-1]) == (1, 100)
+    assert marks.x == [50, 90, 99]
+    (limit,) = chart.limits
+    assert (limit.name, limit.at, limit.is_vertical) == ("SLO: TTFT ≤ 80 ms", 80, True)
+    assert distribution("TTFT", {"empty": []}, 80.0) is None
 
 
 def test_many_graphs_have_a_row_each_instead_of_a_line() -> None:
     samples = {f"graph {number}": [1.0, 2.0] for number in range(MOST_NAMES + 1)}
-    chart = distribution("TTFT", "TTFT", samples, None)
+    chart = distribution("TTFT", samples, None)
     assert chart is not None
-    assert [one["name"] for one in chart.data] == ["p50", "p90", "p99"]
-    assert chart.layout["yaxis"]["ticktext"] == list(samples)
+    assert [series.name for series in chart.series] == ["p50", "p90", "p99"]
+    assert chart.y.names == list(samples)
 
 
 def test_the_provenance_names_files_by_their_hash_and_no_secret(tmp_path: Path) -> None:
     graph = tmp_path / "graph.yaml"
     graph.write_text("a: 1\n")
     command = "penstock bench http://user:secret@example.com"
-    found = dict(provenance(command, files=[graph, tmp_path / "none"], versions={"AIPerf": "1"}))
-    assert found["command"] == "penstock bench http://example.com"
-    assert found[f"SHA-256 of {graph}"] == hashlib.sha256(b"a: 1\n").hexdigest()
-    assert f"SHA-256 of {tmp_path / 'none'}" not in found
-    assert "AIPerf 1" in found["versions"]
-    assert platform.node() not in " ".join(found.values())
+    facts = dict(provenance(command, files=[graph, tmp_path / "none"], versions={"AIPerf": "1"}))
+    assert facts["command"] == "penstock bench http://example.com"
+    assert facts[f"SHA-256 of {graph}"] == hashlib.sha256(b"a: 1\n").hexdigest()
+    assert f"SHA-256 of {tmp_path / 'none'}" not in facts
+    assert "AIPerf 1" in facts["versions"]
+    assert platform.node() not in " ".join(facts.values())
     assert "CPUs" in machine()

@@ -29,16 +29,16 @@ SERVES = {"model/id": "acme/model", "worker/gpus": 1, "model/context_length": 81
 def budget_of(base: Any, tmp_path: Path, **changes: Any) -> MemoryBudget:
     path = tmp_path / "case.yaml"
     path.write_text(graph(base, changes))
-    ((_, found),) = memory_budgets(understand(open_source(path), Hints()))
-    return found
+    ((_, budget),) = memory_budgets(understand(open_source(path), Hints()))
+    return budget
 
 
 def test_sglang_reserves_by_the_size_of_a_step(tmp_path: Path) -> None:
     """136.36 GiB were logged for Qwen3-8B on a B200 (tests/memory/published.yaml)."""
-    found = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
-    assert found.inputs.fraction == pytest.approx(0.854, abs=0.001)
-    assert found.pool_gib == pytest.approx(136.36, rel=0.02)
-    assert {line.use for line in found.beside} == {Use.ACTIVATIONS, Use.GRAPHS}
+    budget = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT})
+    assert budget.inputs.fraction == pytest.approx(0.854, abs=0.001)
+    assert budget.pool_gib == pytest.approx(136.36, rel=0.02)
+    assert {line.use for line in budget.beside} == {Use.ACTIVATIONS, Use.GRAPHS}
 
 
 def test_sglang_reserves_for_complete_prompts_without_chunked_prefill(tmp_path: Path) -> None:
@@ -46,8 +46,8 @@ def test_sglang_reserves_for_complete_prompts_without_chunked_prefill(tmp_path: 
         "worker/config/chunked-prefill-size": -1,
         "worker/config/max-prefill-tokens": 32768,
     }
-    found = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT}, **unchunked)
-    assert found.inputs.fraction == pytest.approx(1 - (512 + 1.5 * 32768) / 183398, abs=0.012)
+    budget = budget_of(SGLANG_AGG, tmp_path, **SERVES, **{"model/path": EIGHT}, **unchunked)
+    assert budget.inputs.fraction == pytest.approx(1 - (512 + 1.5 * 32768) / 183398, abs=0.012)
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_sglang_reserves_for_complete_prompts_without_chunked_prefill(tmp_path: 
     ],
 )
 def test_sglang_reserves_for_graphs(changes: dict[str, Any], mib: float, tmp_path: Path) -> None:
-    own = {**SERVES, "model/path": EIGHT}
-    plain = budget_of(SGLANG_AGG, tmp_path, **own).inputs
+    paths = {**SERVES, "model/path": EIGHT}
+    plain = budget_of(SGLANG_AGG, tmp_path, **paths).inputs
     config = {f"worker/config/{key}": value for key, value in changes.items()}
-    changed = budget_of(SGLANG_AGG, tmp_path, **own, **config).inputs
+    changed = budget_of(SGLANG_AGG, tmp_path, **paths, **config).inputs
     reserved = (plain.fraction - changed.fraction) * plain.gpu.memory_gib * 1024
     assert reserved == pytest.approx(mib, abs=200)  # the fraction has three digits
 
@@ -82,8 +82,8 @@ def test_sglang_keeps_less_of_the_sliding_layers(tmp_path: Path) -> None:
 
 def test_decode_context_parallelism_splits_a_sequence(tmp_path: Path) -> None:
     latent = {**SERVES, "model/path": LATENT, "worker/gpus": 8}
-    one = budget_of(VLLM_AGG, tmp_path, **latent)
+    latent_budget = budget_of(VLLM_AGG, tmp_path, **latent)
     eight = budget_of(
         VLLM_AGG, tmp_path, **latent, **{"worker/config/decode-context-parallel-size": 8}
     )
-    assert eight.token_bytes == one.token_bytes / 8
+    assert eight.token_bytes == latent_budget.token_bytes / 8

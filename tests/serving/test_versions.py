@@ -60,16 +60,16 @@ def of_image(folder: Path, image: str, **override: str) -> Software:
 def test_an_image_is_judged_as_a_known_release(
     tmp_path: Path, image: str, dynamo: str, vllm: str
 ) -> None:
-    found = of_image(tmp_path, image)
-    assert " ".join(map(str, found.dynamo)) == dynamo
-    assert " ".join(map(str, found.engines.get(Engine.VLLM, ()))) == vllm
+    versions = of_image(tmp_path, image)
+    assert " ".join(map(str, versions.dynamo)) == dynamo
+    assert " ".join(map(str, versions.engines.get(Engine.VLLM, ()))) == vllm
 
 
 def test_an_override_states_dynamos_version(tmp_path: Path) -> None:
     image = "registry.example.com/llm/serving:stable"
-    found = of_image(tmp_path, image, runtimeVersionOverride="1.4.0")
-    assert list(map(str, found.dynamo)) == ["1.4.0"]
-    assert list(map(str, found.engines[Engine.SGLANG])) == [RELEASES["1.4"].sglang]
+    versions = of_image(tmp_path, image, runtimeVersionOverride="1.4.0")
+    assert list(map(str, versions.dynamo)) == ["1.4.0"]
+    assert list(map(str, versions.engines[Engine.SGLANG])) == [RELEASES["1.4"].sglang]
 
 
 def test_the_table_has_the_engines_that_the_installed_dynamo_requires() -> None:
@@ -81,5 +81,7 @@ def test_the_table_has_the_engines_that_the_installed_dynamo_requires() -> None:
         ("sglang", release.sglang),
         ("tensorrt-llm", release.trtllm),
     ):
-        (found,) = re.findall(rf"^{package}(?:\[[^]]*\])?==([\w.]+)", required, re.MULTILINE)
-        assert found == version, package
+        (required_version,) = re.findall(
+            rf"^{package}(?:\[[^]]*\])?==([\w.]+)", required, re.MULTILINE
+        )
+        assert required_version == version, package

@@ -12,7 +12,6 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.accuracy import accuracy_line
-from penstock.simulate.cache import Cache
 from penstock.simulate.calibration import (
     Calibration,
     CalibrationFile,
@@ -20,18 +19,16 @@ from penstock.simulate.calibration import (
     Errors,
     Factors,
     Load,
-    corrected,
-    group_of,
-    with_fixed_ttft,
-)
-from penstock.simulate.calibration_file import (
     calibrations_text,
+    corrected,
     existing_calibrations,
+    group_of,
     load_calibrations,
     with_entry,
+    with_fixed_ttft,
 )
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.simulate.study import Study
 from penstock.workload.load import parse_workload
@@ -90,28 +87,32 @@ def ratios(deployment: Replayable) -> dict[str, tuple[float | None, float | None
 @pytest.mark.slow
 def test_the_factors_scale_the_steps_of_each_role() -> None:
     assert ratios(corrected(graph(AGGREGATED), FACTORS)) == {"worker": (0.5, 1.6)}
-    found = ratios(corrected(graph(DISAGGREGATED), FACTORS))
-    assert found == {"prefill": (0.5, None), "decode": (0.8, None)}
+    by_role = ratios(corrected(graph(DISAGGREGATED), FACTORS))
+    assert by_role == {"prefill": (0.5, None), "decode": (0.8, None)}
 
 
 def test_a_deployment_has_the_entry_of_its_model_gpu_and_engine() -> None:
-    own = graph(AGGREGATED)
-    assert group_of(own) == ENTRY.key
-    found = file_of(ENTRY).calibrated(own)
-    assert found.calibration == ENTRY
-    assert found.fixed_ttft_ms == 40.0
+    deployment = graph(AGGREGATED)
+    assert group_of(deployment) == ENTRY.key
+    calibrated = file_of(ENTRY).calibrated(deployment)
+    assert calibrated.calibration == ENTRY
+    assert calibrated.fixed_ttft_ms == 40.0
     expected = (
         "calibration of c.yaml: prefill speed × 0.5, step time × 1.25, TTFT + 40 ms "
         "(180 requests of 1e3, 1×8 worker)"
     )
-    assert found.assumed[-1] == expected
+    assert calibrated.assumed[-1] == expected
 
 
 def test_other_deployments_stay_as_they_are_and_a_note_says_so() -> None:
-    own = graph(AGGREGATED)
-    found = file_of(ENTRY.model_copy(update={"gpu": "b200"})).calibrated(own)
-    assert (found.calibration, found.pools, found.fixed_ttft_ms) == (None, own.pools, 0.0)
-    assert found.assumed[-1] == (
+    deployment = graph(AGGREGATED)
+    calibrated = file_of(ENTRY.model_copy(update={"gpu": "b200"})).calibrated(deployment)
+    assert (calibrated.calibration, calibrated.pools, calibrated.fixed_ttft_ms) == (
+        None,
+        deployment.pools,
+        0.0,
+    )
+    assert calibrated.assumed[-1] == (
         "step times without calibration, as c.yaml has no entry for gpt-oss-120b, h100, trtllm; "
         "its entries are for gpt-oss-120b, b200, trtllm"
     )
@@ -119,9 +120,9 @@ def test_other_deployments_stay_as_they_are_and_a_note_says_so() -> None:
 
 def test_aggregated_workers_with_speculation_stay_as_they_are() -> None:
     name, rates = "gpt-oss-120b-h100-latency-eagle3", Acceptance((0.8, 0.6, 0.5))
-    found = file_of(ENTRY).calibrated(graph(name, acceptance=rates))
-    assert found.calibration is None
-    assert "speculative decoding separately" in found.assumed[-1]
+    calibrated = file_of(ENTRY).calibrated(graph(name, acceptance=rates))
+    assert calibrated.calibration is None
+    assert "speculative decoding separately" in calibrated.assumed[-1]
 
 
 def test_a_fixed_ttft_delays_all_tokens_of_a_request() -> None:
@@ -190,11 +191,11 @@ def test_two_entries_for_the_same_are_refused(tmp_path: Path) -> None:
 def test_a_replay_with_factors_takes_as_much_longer() -> None:
     alone = "requests: 8\ninput: {mean: 4000}\noutput: {mean: 50}\narrival: {constant: 0.5}\n"
     workload = parse_workload(alone, "w.yaml")
-    own = graph(AGGREGATED)
+    deployment = graph(AGGREGATED)
     with Replays(Cache(None, "")) as replays:
         study = Study(workload=workload, replays=replays, seeds=1)
-        before, after = study.rows([own, file_of(ENTRY).calibrated(own)], None)
-        (later,) = study.rows([replace(own, fixed_ttft_ms=7.0)], None)
+        before, after = study.rows([deployment, file_of(ENTRY).calibrated(deployment)], None)
+        (later,) = study.rows([replace(deployment, fixed_ttft_ms=7.0)], None)
         assert replays.replayed == 2  # the fixed TTFT is no part of a replay
     first, second = before.metrics[0], after.metrics[0]
     assert second.ttft_p50_ms == pytest.approx(2 * first.ttft_p50_ms + 40, rel=0.01)

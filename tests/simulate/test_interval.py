@@ -47,17 +47,17 @@ def points(*ratios: float, where: Conditions = HERE) -> list[MeasuredPoint]:
 def test_the_interval_has_the_nearest_points_and_their_median() -> None:
     near = points(*(exp(0.01 * step) for step in range(4, 4 + NEAREST - 1)), exp(0.2))
     far = points(*[3.0] * NEAREST, where=replace(HERE, batch=512))
-    found = interval(HERE, "itl", [*far, *near])
-    assert found is not None
-    assert found.points == NEAREST
-    assert found.center == pytest.approx(exp(0.095), rel=0.001)
-    assert found.low < 1.04 < exp(0.2) <= found.high * 1.0001  # as 12 of 12 are 90% of 13
+    nearest = interval(HERE, "itl", [*far, *near])
+    assert nearest is not None
+    assert nearest.points == NEAREST
+    assert nearest.center == pytest.approx(exp(0.095), rel=0.001)
+    assert nearest.low < 1.04 < exp(0.2) <= nearest.high * 1.0001  # as 12 of 12 are 90% of 13
 
 
 def test_points_of_another_model_engine_or_gpu_make_no_interval() -> None:
     for name in ("model", "engine", "gpu"):
-        others = points(*[1.0] * NEAREST, where=replace(HERE, **{name: "other"}))
-        assert interval(HERE, "itl", others) is None
+        unrelated = points(*[1.0] * NEAREST, where=replace(HERE, **{name: "other"}))
+        assert interval(HERE, "itl", unrelated) is None
     assert interval(HERE, "itl", points(*[1.0] * (FEWEST - 1))) is None
     assert interval(HERE, "itl", points(*[1.0] * FEWEST)) is not None
     assert interval(HERE, "ttft", points(*[1.0] * FEWEST)) is None
@@ -65,8 +65,8 @@ def test_points_of_another_model_engine_or_gpu_make_no_interval() -> None:
 
 def test_the_interval_is_wider_far_from_every_point() -> None:
     known = points(*[0.9, 1.0, 1.1] * 4)
-    found = [interval(replace(HERE, batch=batch), "itl", known) for batch in (16, 64, 1024)]
-    widths = [one.high / one.low for one in found if one is not None]
+    intervals = [interval(replace(HERE, batch=batch), "itl", known) for batch in (16, 64, 1024)]
+    widths = [each.high / each.low for each in intervals if each is not None]
     assert widths[0] == widths[1] < widths[2]
 
 
@@ -74,9 +74,9 @@ def test_the_interval_is_wider_far_from_every_point() -> None:
 def test_points_of_the_same_parallelism_and_software_are_nearer(change: dict[str, object]) -> None:
     unlike = points(*[2.0] * NEAREST, where=replace(HERE, **change))  # type: ignore[arg-type]
     alike = points(*[1.0] * NEAREST, where=replace(HERE, batch=32))
-    found = interval(HERE, "itl", [*unlike, *alike])
-    assert found is not None
-    assert found.center == pytest.approx(1.0)
+    nearest = interval(HERE, "itl", [*unlike, *alike])
+    assert nearest is not None
+    assert nearest.center == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_the_kinds_of_parallelism() -> None:
 
 
 def test_the_package_has_points_of_the_main_engines_and_gpus() -> None:
-    found = {point.conditions.group[:2] for point in measured_points()}
-    assert {("trtllm", "b200"), ("trtllm", "h200"), ("vllm", "h100"), ("vllm", "h200")} <= found
+    groups = {point.conditions.group[:2] for point in measured_points()}
+    assert {("trtllm", "b200"), ("trtllm", "h200"), ("vllm", "h100"), ("vllm", "h200")} <= groups
 
 
 def row(deployment: Replayable) -> Row:
@@ -111,16 +111,16 @@ def row(deployment: Replayable) -> Row:
 
 @pytest.mark.slow
 def test_a_row_has_an_interval_from_its_own_conditions() -> None:
-    found = row(of("gpt-oss-120b-b200-throughput"))
-    conditions = conditions_of(found)
+    measured_row = row(of("gpt-oss-120b-b200-throughput"))
+    conditions = conditions_of(measured_row)
     assert conditions is not None
     assert conditions.group == ("trtllm", "b200", "gpt-oss-120b")
     assert (conditions.layout, conditions.gpus) == ("attention-dp", 2)
     assert (conditions.input_tokens, conditions.output_tokens) == (100, 11)
-    line = accuracy_line(found)
+    line = accuracy_line(measured_row)
     assert line.startswith("90% interval: ITL p50 ")
     assert line.endswith(f" ({NEAREST} measured points of gpt-oss-120b, trtllm, b200)")
-    factors = row_intervals(found)
+    factors = row_intervals(measured_row)
     assert set(factors) == {"itl", "ttft", "rate"}
     assert "tok/s/GPU" in line
     assert f"ITL p50 {span(10, factors['itl'])}" in line
@@ -128,9 +128,9 @@ def test_a_row_has_an_interval_from_its_own_conditions() -> None:
 
 @pytest.mark.slow
 def test_the_rate_of_arrivals_has_no_interval() -> None:
-    found = replace(row(of("gpt-oss-120b-b200-throughput")), is_closed_loop=False)
-    assert set(row_intervals(found)) == {"itl", "ttft"}
-    assert "tok/s/GPU" not in accuracy_line(found)
+    open_loop = replace(row(of("gpt-oss-120b-b200-throughput")), is_closed_loop=False)
+    assert set(row_intervals(open_loop)) == {"itl", "ttft"}
+    assert "tok/s/GPU" not in accuracy_line(open_loop)
 
 
 @pytest.mark.slow

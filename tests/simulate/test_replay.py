@@ -13,16 +13,14 @@ from penstock.errors import MissingToolError, SimulationError
 from penstock.graph.slo import Slo
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import CHILD, SCHEMA, Job, Replays, as_trace
+from penstock.simulate.replay import CHILD, SCHEMA, Cache, Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
 from penstock.simulate.scaling import scaling_of
 from penstock.workload import BLOCK_TOKENS, Request, sample
 from penstock.workload.load import parse_workload
-from tests.simulate.test_planner import of as planner_of
-from tests.simulate.test_planner import planned_by
+from tests.simulate.test_scaling import planned_by, planner_of
 from tests.support.processes import command_of
 from tests.support.replays import kept_pid, real_replay_processes
 
@@ -37,13 +35,13 @@ def graph(name: str, *sets: str) -> Replayable:
     return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints())
 
 
-def job(found: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:
+def job(deployment: Replayable, arrival: str = "poisson: 20", seed: int = 0) -> Job:
     text = f"{SHORT}arrival: {{{arrival}}}\n"
     loaded = parse_workload(text, "w.yaml").workload
     assert loaded.arrival is not None
     trace = as_trace(sample(loaded, seed))
     users = loaded.arrival.concurrency
-    return Job(replayable=found, trace=trace, concurrency=users, sample_ms=500, seed=seed)
+    return Job(replayable=deployment, trace=trace, concurrency=users, sample_ms=500, seed=seed)
 
 
 def environment(folder: Path, script: str) -> None:
@@ -69,8 +67,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def children() -> list[psutil.Process]:
     """Replays of this process that are to end with the test."""
-    own = psutil.Process().children(recursive=True)
-    replays = [process for process in own if CHILD.name in " ".join(command_of(process))]
+    processes = psutil.Process().children(recursive=True)
+    replays = [process for process in processes if CHILD.name in " ".join(command_of(process))]
     return [process for process in replays if process.pid != kept_pid()]
 
 
@@ -90,7 +88,7 @@ def test_as_trace_keeps_sessions_and_gives_blocks_to_those_without() -> None:
 def test_without_the_environment_one_line_says_what_to_install(folder: Path) -> None:
     with (
         pytest.raises(
-            MissingToolError, match=r"Run `penstock env install sim` \(1\.2 GB, once\)\.$"
+            MissingToolError, match=r"Run `penstock tools env install sim` \(1\.2 GB, once\)\.$"
         ),
         Replays(NO_CACHE),
     ):
@@ -136,16 +134,16 @@ def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
 @pytest.mark.needs("sim")
 @pytest.mark.usefixtures("real_replay_processes")
 def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
-    found = graph("gpt-oss-120b-b200-disagg")
+    deployment = graph("gpt-oss-120b-b200-disagg")
     cache = Cache(tmp_path, "1")
     reported: list[tuple[int, int]] = []
     with Replays(cache) as replays:
         answers = replays.run(
-            [job(found), job(found, seed=1)], lambda done, of: reported.append((done, of))
+            [job(deployment), job(deployment, seed=1)], lambda done, of: reported.append((done, of))
         )
         assert replays.replayed == 2
     assert [counts for counts in dict.fromkeys(reported) if counts[0]] == [(1, 2), (2, 2)]
-    figures = replay_metrics(answers[0], found.gpus, Slo(ttft_ms=1000, itl_ms=50))
+    figures = replay_metrics(answers[0], deployment.gpus, Slo(ttft_ms=1000, itl_ms=50))
     assert figures.unfinished == 0
     assert 5 < figures.ttft_p50_ms < 200
     assert 1 < figures.itl_p50_ms < 10
@@ -155,9 +153,9 @@ def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:
     }
     assert pools == {"prefill": {4}, "decode": {1}}
     with Replays(cache) as replays:
-        assert replays.run([job(found)]) == answers[:1]
+        assert replays.run([job(deployment)]) == answers[:1]
         assert replays.replayed == 0
-    assert Cache(tmp_path, "2").get(job(found).key) is None  # other packages
+    assert Cache(tmp_path, "2").get(job(deployment).key) is None  # other packages
     assert not children()
 
 
@@ -189,10 +187,10 @@ def test_the_decode_queue_is_measured() -> None:
     narrow = graph("gpt-oss-120b-b200-disagg", "decode.config.max_batch_size=1")
     with Replays(NO_CACHE, processes=1) as replays:
         (answer,) = replays.run([job(narrow)])
-    found = replay_metrics(answer, narrow.gpus, Slo())
-    assert found.decode_queue_p99_ms is not None
-    assert found.decode_queue_p99_ms > 500
-    assert found.prefill_queue_p99_ms < 100
+    figures = replay_metrics(answer, narrow.gpus, Slo())
+    assert figures.decode_queue_p99_ms is not None
+    assert figures.decode_queue_p99_ms > 500
+    assert figures.prefill_queue_p99_ms < 100
 
 
 @pytest.mark.needs("sim")
@@ -209,21 +207,21 @@ def test_allocated_workers_match_the_worker_seconds_of_the_replay() -> None:
     assert asked.key != replace(asked, replayable=replace(planned, planner=None)).key
     with Replays(NO_CACHE, processes=1) as replays:
         (answer,) = replays.run([asked])
-    found = scaling_of(answer, planned)
-    assert found.events
+    scaling = scaling_of(answer, planned)
+    assert scaling.events
     counted = [answer["summary"][f"{pool}_worker_seconds"] for pool in ("prefill", "decode")]
-    assert [held / 1000 for held in found.worker_ms] == pytest.approx(counted)
-    assert sum(p.gpus * n for p, n in zip(planned.pools, found.peak, strict=True)) <= 16
+    assert [held / 1000 for held in scaling.worker_ms] == pytest.approx(counted)
+    assert sum(p.gpus * n for p, n in zip(planned.pools, scaling.peak, strict=True)) <= 16
 
 
 @pytest.mark.needs("sim")
 def test_closed_loop_clients_wait_and_round_robin_repeats_exactly() -> None:
-    found = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
-    asked = job(found, "concurrency: 6")
+    deployment = graph("gpt-oss-120b-b200-throughput", "router.mode=round-robin")
+    asked = job(deployment, "concurrency: 6")
     with Replays(NO_CACHE) as replays:
-        one, two = replays.run([asked, asked])
-    assert one["requests"] == two["requests"]
-    busy = [s["decode"]["running"] + s["decode"]["waiting"] for s in one["samples"]]
+        first, two = replays.run([asked, asked])
+    assert first["requests"] == two["requests"]
+    busy = [s["decode"]["running"] + s["decode"]["waiting"] for s in first["samples"]]
     assert 0 < max(busy) <= 6
 
 

@@ -25,25 +25,25 @@ def of(name: str, *sets: str, acceptance: Acceptance | None = None) -> Replayabl
     return replayable(open_source(GRAPHS / f"{name}.yaml", sets), Hints(), acceptance)
 
 
-def engine(found: Replayable, pool: int = 0) -> dict[str, Any]:
-    return dict(found.pools[pool].engine["engine"])
+def engine(deployment: Replayable, pool: int = 0) -> dict[str, Any]:
+    return dict(deployment.pools[pool].engine["engine"])
 
 
-def timing(found: Replayable, pool: int = 0) -> dict[str, Any]:
-    return dict(engine(found, pool)["timing_model"]["config"])
+def timing(deployment: Replayable, pool: int = 0) -> dict[str, Any]:
+    return dict(engine(deployment, pool)["timing_model"]["config"])
 
 
 def test_a_disaggregated_graph() -> None:
-    found = of("gpt-oss-120b-b200-disagg")
-    assert found.shape == "4×1 prefill + 1×4 decode"
-    assert (found.gpus, found.workers, found.is_random) == (8, 5, True)
-    prefill, decode = engine(found), engine(found, 1)
+    deployment = of("gpt-oss-120b-b200-disagg")
+    assert deployment.shape == "4×1 prefill + 1×4 decode"
+    assert (deployment.gpus, deployment.workers, deployment.is_random) == (8, 5, True)
+    prefill, decode = engine(deployment), engine(deployment, 1)
     assert (prefill["worker_type"], decode["worker_type"]) == ("prefill", "decode")
     assert (prefill["max_num_seqs"], prefill["max_num_batched_tokens"]) == (64, 16384)
     assert (decode["max_num_seqs"], decode["max_num_batched_tokens"]) == (1280, 20000)
     assert prefill["kv_transfer_bandwidth"] == 100  # 800 Gb/s of the one GPU
     assert prefill["kv_transfer_bytes_per_token"] == 36 * 1024
-    assert timing(found, 1) == {
+    assert timing(deployment, 1) == {
         "model": "openai/gpt-oss-120b",
         "system": "b200_sxm",
         "backend": "trtllm",
@@ -55,20 +55,21 @@ def test_a_disaggregated_graph() -> None:
         "moe_tp_size": 4,
         "moe_quant_mode": "w4a8_mxfp4_mxfp8",
     }
-    assert found.router.settings is not None
-    assert found.router.settings["overlap_score_credit"] == 1.0
+    assert deployment.router.settings is not None
+    assert deployment.router.settings["overlap_score_credit"] == 1.0
+    assert deployment.unscaled == ()
 
 
 def test_attention_dp_is_ranks_with_caches_of_their_own() -> None:
-    found = of("gpt-oss-120b-b200-throughput")
-    assert found.shape == "3×2 worker"
-    assert found.pools[0].engine["dp_size"] == 2
-    assert (timing(found)["tp"], timing(found)["attention_dp"]) == (1, 2)
-    assert (timing(found)["moe_tp_size"], timing(found)["moe_ep_size"]) == (1, 2)
+    deployment = of("gpt-oss-120b-b200-throughput")
+    assert deployment.shape == "3×2 worker"
+    assert deployment.pools[0].engine["dp_size"] == 2
+    assert (timing(deployment)["tp"], timing(deployment)["attention_dp"]) == (1, 2)
+    assert (timing(deployment)["moe_tp_size"], timing(deployment)["moe_ep_size"]) == (1, 2)
 
 
 def test_settings_of_the_graph_are_replayed() -> None:
-    found = of(
+    deployment = of(
         "gpt-oss-120b-b200-disagg",
         "prefill.config.max_batch_size=32",
         "engine.config.kv_cache_config.enable_block_reuse=false",
@@ -78,14 +79,14 @@ def test_settings_of_the_graph_are_replayed() -> None:
         "hardware.gpu_hour_price=4",
         "router.mode=round-robin",
     )
-    assert engine(found)["max_num_seqs"] == 32
-    assert engine(found)["enable_prefix_caching"] is False
-    assert found.pools[0].replicas == 2
-    assert engine(found)["kv_transfer_bandwidth"] == 1.0
-    assert found.assumed == ("KV transfer at 1 GB/s (TCP)",)
-    assert (found.slo.ttft_ms, found.gpu_hour_price) == (300, 4)
-    assert found.router.settings is None
-    assert not found.is_random
+    assert engine(deployment)["max_num_seqs"] == 32
+    assert engine(deployment)["enable_prefix_caching"] is False
+    assert deployment.pools[0].replicas == 2
+    assert engine(deployment)["kv_transfer_bandwidth"] == 1.0
+    assert deployment.assumed == ("KV transfer at 1 GB/s (TCP)",)
+    assert (deployment.slo.ttft_ms, deployment.gpu_hour_price) == (300, 4)
+    assert deployment.router.settings is None
+    assert not deployment.is_random
 
 
 def test_hopper_has_no_8_bit_activations() -> None:
@@ -94,9 +95,9 @@ def test_hopper_has_no_8_bit_activations() -> None:
 
 @pytest.mark.parametrize("name", ["gpt-oss-120b-b200-vllm", "gpt-oss-120b-h200-sglang"])
 def test_other_engines(name: str) -> None:
-    found = of(name)
-    assert timing(found)["backend"] == name.rsplit("-", 1)[1]
-    assert engine(found)["num_gpu_blocks"] > 1000
+    deployment = of(name)
+    assert timing(deployment)["backend"] == name.rsplit("-", 1)[1]
+    assert engine(deployment)["num_gpu_blocks"] > 1000
 
 
 def test_speculation_counts_only_with_a_stated_acceptance() -> None:
@@ -124,15 +125,9 @@ def test_a_step_has_as_many_draft_tokens_as_both_graph_and_rates() -> None:
 
 def test_a_live_mocker_has_no_times_of_the_draft_model() -> None:
     acceptance = Acceptance((0.8, 0.6, 0.4), prices_draft=False)
-    found = of("gpt-oss-120b-b200-latency-eagle3", acceptance=acceptance)
-    assert "speculation" not in timing(found)
-    assert "each draft token takes as long as one layer of the model" in found.assumed
-
-
-def test_a_router_that_the_replay_does_not_have_is_reported() -> None:
-    found = of("gpt-oss-120b-b200-disagg", "router.mode=random")
-    assert found.router.settings is None
-    assert "router mode random: using round robin instead" in found.not_simulated
+    deployment = of("gpt-oss-120b-b200-latency-eagle3", acceptance=acceptance)
+    assert "speculation" not in timing(deployment)
+    assert "each draft token takes as long as one layer of the model" in deployment.assumed
 
 
 @pytest.mark.parametrize(
@@ -153,8 +148,8 @@ def test_what_cannot_be_replayed_is_refused(name: str, sets: tuple[str, ...], wo
 
 @pytest.mark.parametrize("id_", ["openai/gpt-oss-120b", "acme/gpt-oss-120b"])
 def test_a_model_on_a_volume_of_the_cluster_is_predicted_by_its_id(id_: str) -> None:
-    found = of("gpt-oss-120b-b200-disagg", "model.path=/models/weights", f"model.id={id_}")
-    assert timing(found)["model"] == "openai/gpt-oss-120b"
+    deployment = of("gpt-oss-120b-b200-disagg", "model.path=/models/weights", f"model.id={id_}")
+    assert timing(deployment)["model"] == "openai/gpt-oss-120b"
 
 
 def test_a_path_in_a_manifest_is_predicted_by_the_model_in_its_name(tmp_path: Path) -> None:
@@ -162,8 +157,8 @@ def test_a_path_in_a_manifest_is_predicted_by_the_model_in_its_name(tmp_path: Pa
     text = open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml", sets).text
     path = tmp_path / "manifest.yaml"
     path.write_text(text)
-    found = replayable(open_source(path), Hints(gpu="b200"))
-    assert timing(found)["model"] == "openai/gpt-oss-120b"
+    deployment = replayable(open_source(path), Hints(gpu="b200"))
+    assert timing(deployment)["model"] == "openai/gpt-oss-120b"
 
 
 def test_a_model_without_a_known_id_is_predicted_by_the_given_folder(tmp_path: Path) -> None:
@@ -186,40 +181,30 @@ def test_two_pools_of_a_role_are_one_to_replay(tmp_path: Path) -> None:
     graph["spec"]["components"] = [*components, second]
     path = tmp_path / "two.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    found = replayable(open_source(path), Hints())
-    assert [pool.names for pool in found.pools] == [("prefill", "long"), ("decode",)]
-    assert found.pools[0].replicas == 8
-
-
-def test_two_frontends_without_replica_sync_and_thresholds_are_reported() -> None:
-    found = of(
-        "gpt-oss-120b-b200-disagg",
-        "router.replica_sync=false",
-        "router.active_prefill_tokens_threshold=9000",
-    )
-    assert any("2 frontends without replica sync" in what for what in found.not_simulated)
-    assert any("active_prefill_tokens_threshold 9000" in what for what in found.not_simulated)
+    deployment = replayable(open_source(path), Hints())
+    assert [pool.names for pool in deployment.pools] == [("prefill", "long"), ("decode",)]
+    assert deployment.pools[0].replicas == 8
 
 
 def test_a_request_limit_is_not_simulated() -> None:
     name = "gpt-oss-120b-b200-disagg"
-    found = of(name, "decode.request_limit=4", "decode.queue_limit=2")
+    deployment = of(name, "decode.request_limit=4", "decode.queue_limit=2")
     ignored = "request_limit 4 and queue_limit: no request is refused (decode)"
-    assert ignored in found.not_simulated
+    assert ignored in deployment.not_simulated
     assert not any("request_limit" in what for what in of(name).not_simulated)
 
 
 def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:
     assert of("gpt-oss-120b-b200-disagg").input_limit is None
-    found = of("gpt-oss-120b-b200-disagg", "engine.config.enable_chunked_prefill=false")
-    assert found.input_limit == InputLimit(pool="prefill", tokens=16384)
+    deployment = of("gpt-oss-120b-b200-disagg", "engine.config.enable_chunked_prefill=false")
+    assert deployment.input_limit == InputLimit(pool="prefill", tokens=16384)
 
 
 def test_replay_cuts_the_prompts_of_an_sglang_that_does_not() -> None:
-    found = of("gpt-oss-120b-h200-sglang", "engine.config.chunked-prefill-size=-1")
-    assert found.input_limit is None
-    assert any("using chunked prefill instead" in what for what in found.not_simulated)
-    assert engine(found)["enable_chunked_prefill"] is True
+    deployment = of("gpt-oss-120b-h200-sglang", "engine.config.chunked-prefill-size=-1")
+    assert deployment.input_limit is None
+    assert any("using chunked prefill instead" in what for what in deployment.not_simulated)
+    assert engine(deployment)["enable_chunked_prefill"] is True
 
 
 KEDA = ("owner=keda", "min=2", "max=6", "signal=prompt_tokens", "target=16000")
@@ -250,16 +235,15 @@ PLANNER = ("planner.max_gpus=8", "planner.config.ttft_ms=500", "planner.config.i
 def test_an_autoscaled_pool_is_replayed_at_its_minimum_and_reported(
     autoscaling: tuple[str, ...], sets: tuple[str, ...], replicas: int, text: str
 ) -> None:
-    own = ("prefill.replicas=null", *(f"prefill.autoscaling.{setting}" for setting in autoscaling))
-    found = of("gpt-oss-120b-b200-disagg", *own, *sets)
-    assert found.pools[0].replicas == replicas
-    assert found.pools[0].all_gpus == replicas
-    (line,) = found.unscaled
+    sets_of_pool = (
+        "prefill.replicas=null",
+        *(f"prefill.autoscaling.{setting}" for setting in autoscaling),
+    )
+    deployment = of("gpt-oss-120b-b200-disagg", *sets_of_pool, *sets)
+    assert deployment.pools[0].replicas == replicas
+    assert deployment.pools[0].all_gpus == replicas
+    (line,) = deployment.unscaled
     assert line.startswith(f"prefill has a fixed size of {text}")
-
-
-def test_pools_with_replicas_in_the_graph_are_not_reported_as_scaled() -> None:
-    assert of("gpt-oss-120b-b200-disagg").unscaled == ()
 
 
 def test_a_manifest_without_replicas_has_one_and_that_is_reported(tmp_path: Path) -> None:
@@ -269,7 +253,7 @@ def test_a_manifest_without_replicas_has_one_and_that_is_reported(tmp_path: Path
     del prefill["replicas"]
     path = tmp_path / "silent.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    found = replayable(open_source(path), Hints())
-    assert found.unscaled == (
+    deployment = replayable(open_source(path), Hints())
+    assert deployment.unscaled == (
         "prefill has a fixed size of 1 replica, as the manifest does not set replicas",
     )

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from penstock.errors import SimulationError
 from penstock.graph.slo import Slo
-from penstock.simulate.fixed import fixed_pools
+from penstock.manifests.source import Source, open_source
+from penstock.reports.text import table_lines
+from penstock.serving.understand import Hints
+from penstock.simulate.documents import as_json
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import Planner, Replayable
-from penstock.simulate.report import as_json, notes, table
+from penstock.simulate.planner import KNOWN_TIMES, fixed_pools, with_planner
+from penstock.simulate.replayable import replayable
+from penstock.simulate.report import notes, table_of
 from penstock.simulate.scaling import Event, Scaling, scaling_of
 from penstock.simulate.study import Row
 from penstock.workload import find_workload
@@ -52,91 +61,87 @@ def scaled() -> dict[str, Any]:
         change(80, 1, draining=1),
         change(90, 1),
     ]
-    found = steady()
-    found["summary"]["duration_ms"] = 100_000.0
-    return {**found, "scaling": {"events": events, "changes": changes}}
+    result = steady()
+    result["summary"]["duration_ms"] = 100_000.0
+    return {**result, "scaling": {"events": events, "changes": changes}}
 
 
 def test_a_worker_holds_its_gpus_from_the_decision_to_its_last_request() -> None:
-    found = scaling_of(scaled(), planned())
-    assert found.worker_ms == (170_000, 100_000)
-    assert found.average == (1.7, 1.0)
-    assert found.peak == (2, 1)
-    assert found.gpus(planned()) == pytest.approx(1.7 * 1 + 1.0 * 4)
-    assert [(s.at_ms, s.serving, s.allocated) for s in found.steps[0]] == [
+    scaling = scaling_of(scaled(), planned())
+    assert scaling.worker_ms == (170_000, 100_000)
+    assert scaling.average == (1.7, 1.0)
+    assert scaling.peak == (2, 1)
+    assert scaling.gpus(planned()) == pytest.approx(1.7 * 1 + 1.0 * 4)
+    assert [(s.at_ms, s.serving, s.allocated) for s in scaling.steps[0]] == [
         (0, 1, 1),
         (20_000, 1, 2),
         (50_000, 2, 2),
         (80_000, 1, 2),
         (90_000, 1, 1),
     ]
-    assert found.events[0] == Event(at_s=20.0, pool="prefill", before=1, after=2)
+    assert scaling.events[0] == Event(at_s=20.0, pool="prefill", before=1, after=2)
 
 
 def test_changes_after_the_end_do_not_count_and_the_last_of_one_time_does() -> None:
     late = scaled()
     late["scaling"]["changes"] = [change(30, 1, starting=4), change(30, 1), change(200, 9)]
-    found = scaling_of(late, planned())
-    assert found.worker_ms == (100_000, 100_000)
-    assert [step.at_ms for step in found.steps[0]] == [0, 30_000, 200_000]
+    scaling = scaling_of(late, planned())
+    assert scaling.worker_ms == (100_000, 100_000)
+    assert [step.at_ms for step in scaling.steps[0]] == [0, 30_000, 200_000]
 
 
 def test_an_aggregated_pool_is_found_by_the_planners_name() -> None:
     aggregated = of("gpt-oss-120b-b200-throughput", "worker.replicas=1")
     asked = scaled()
-    for one in asked["scaling"]["changes"]:
-        one["pool"] = "agg"
+    for scaling_change in asked["scaling"]["changes"]:
+        scaling_change["pool"] = "agg"
     for event in asked["scaling"]["events"]:
         event["component"] = "agg"
-    found = scaling_of(asked, aggregated)
-    assert found.worker_ms == (170_000,)
-    assert {event.pool for event in found.events} == {"worker"}
+    scaling = scaling_of(asked, aggregated)
+    assert scaling.worker_ms == (170_000,)
+    assert {event.pool for event in scaling.events} == {"worker"}
 
 
 def test_fixed_pools_allocate_all_their_workers() -> None:
-    found = scaling_of(steady(), disagg())
-    assert (found.events, found.peak, found.gpus(disagg())) == ((), (1, 1), 5)
-    figures = replay_metrics(steady(), found.gpus(disagg()), Slo())
-    assert figures.gpu_hours == pytest.approx(5 * found.end_ms / 3.6e6)
+    scaling = scaling_of(steady(), disagg())
+    assert (scaling.events, scaling.peak, scaling.gpus(disagg())) == ((), (1, 1), 5)
+    figures = replay_metrics(steady(), scaling.gpus(disagg()), Slo())
+    assert figures.gpu_hours == pytest.approx(5 * scaling.end_ms / 3.6e6)
 
 
 def flat(average: float, peak: int) -> Scaling:
     """A scaling of prefill, with one decode worker throughout."""
     asked = scaled()
     asked["scaling"]["changes"] = [change(0, 1), change(1, peak), change(2, 1)]
-    found = scaling_of(asked, disagg())
+    scaling = scaling_of(asked, disagg())
     return replace(
-        found, steps=tuple(found.steps), end_ms=(peak - 1) * 1000 / max(average - 1, 1e-9)
+        scaling, steps=tuple(scaling.steps), end_ms=(peak - 1) * 1000 / max(average - 1, 1e-9)
     )
 
 
 def test_fixed_pools_have_the_rounded_average_and_the_peak() -> None:
-    first, *others = fixed_pools(disagg(), [flat(1.5, 4)])
-    assert [tuple(p.replicas for p in one.pools) for one in (first, *others)] == [
+    first, *rest = fixed_pools(disagg(), [flat(1.5, 4)])
+    assert [tuple(p.replicas for p in pools_of.pools) for pools_of in (first, *rest)] == [
         (1, 1),
         (2, 1),
         (4, 1),
     ]
-    assert [one.gpus for one in (first, *others)] == [5, 6, 8]
+    assert [pools_of.gpus for pools_of in (first, *rest)] == [5, 6, 8]
     (line,) = first.unscaled
     assert line.endswith("the initial size, the planner's average, rounded down")
-    assert others[1].unscaled == ("the pools have a fixed size: the planner's peak",)
-    assert others[0].name == "gpt-oss-120b-b200-disagg, fixed 2+1"
-
-
-def test_a_planner_that_changes_nothing_is_compared_with_the_initial_pools_only() -> None:
-    assert len(fixed_pools(disagg(), [scaling_of(steady(), disagg())])) == 1
+    assert rest[1].unscaled == ("the pools have a fixed size: the planner's peak",)
+    assert rest[0].name == "gpt-oss-120b-b200-disagg, fixed 2+1"
 
 
 def planned_row(asked: dict[str, Any]) -> Row:
     gpus = scaling_of(asked, planned()).gpus(planned())
-    found = replay_metrics(asked, gpus, planned().slo, counts_all_requests=True)
-    return Row(replayable=planned(), metrics=(found,), results=(asked,))
+    figures = replay_metrics(asked, gpus, planned().slo, counts_all_requests=True)
+    return Row(replayable=planned(), metrics=(figures,), results=(asked,))
 
 
 def test_scaling_events_and_gpu_hours_are_reported() -> None:
     row = planned_row(scaled())
-    head, line = table([row])
+    head, line = table_lines(table_of([row]))
     at = head.index("GPU-h")
     assert line[at:].startswith("0.158 ")  # 5.7 GPUs for 100 s
     assert " 5.7 " in line
@@ -171,3 +176,161 @@ def test_counting_all_requests_includes_the_start_and_the_end() -> None:
     complete = replay_metrics(slow, 1, Slo(ttft_ms=100), counts_all_requests=True)
     assert complete.requests == 60
     assert complete.goodput == pytest.approx(50 / 60)
+
+
+GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
+LATENCIES = ("planner.config.ttft_ms=500", "planner.config.itl_ms=20")
+
+
+def planned_by(*names: str) -> tuple[str, ...]:
+    pools = [
+        text
+        for name in names
+        for text in (f"{name}.replicas=null", f"{name}.autoscaling.owner=planner")
+    ]
+    return (*pools, "planner.max_gpus=16", *LATENCIES)
+
+
+def source_of(name: str, *sets: str) -> Source:
+    return open_source(GRAPHS / f"{name}.yaml", sets)
+
+
+def planner_of(name: str, *sets: str) -> Replayable:
+    source = source_of(name, *sets)
+    return with_planner(replayable(source, Hints()), source, Hints(), 60.0)
+
+
+DISAGG, AGGREGATED = "gpt-oss-120b-b200-disagg", "gpt-oss-120b-b200-throughput"
+
+
+@pytest.mark.slow
+def test_the_rendered_configuration_is_replayed_without_servers_and_reports() -> None:
+    deployment = planner_of(DISAGG, *planned_by("prefill", "decode"), "prefill.autoscaling.min=2")
+    assert deployment.planner is not None
+    assert (deployment.planner.startup_s, deployment.planner.max_gpus) == (60.0, 16)
+    assert deployment.planner.config == {
+        "backend": "trtllm",
+        "mode": "disagg",
+        "optimization_target": "sla",
+        "enable_load_scaling": True,
+        "enable_throughput_scaling": True,
+        "ttft_ms": 500,
+        "itl_ms": 20,
+        "max_gpu_budget": 16,
+        "prefill_min_endpoint": 2,
+        "decode_min_endpoint": 1,
+        "control_api_port": 0,
+        "live_dashboard_port": 0,
+        "report_interval_hours": None,
+    }
+    assert (deployment.shape, deployment.unscaled) == ("2×1 prefill + 1×4 decode", ())
+    assert (
+        "an added worker is ready 60 s after the planner's decision (--startup)"
+        in deployment.assumed
+    )
+    assert KNOWN_TIMES in deployment.assumed
+
+
+@pytest.mark.slow
+def test_a_worker_has_a_startup_time_and_its_gpus() -> None:
+    deployment = planner_of(DISAGG, *planned_by("prefill", "decode"))
+    assert [p.engine["startup_time"] for p in deployment.pools] == [60.0, 60.0]
+    assert [p.engine["tensor_parallel_size"] for p in deployment.pools] == [1, 4]
+    wide = planner_of(AGGREGATED, *planned_by("worker"))  # two GPUs with attention data parallelism
+    assert wide.pools[0].engine["dp_size"] * wide.pools[0].engine["tensor_parallel_size"] == 2
+
+
+@pytest.mark.slow
+def test_the_planners_target_latencies_are_the_slo_if_the_graph_has_none() -> None:
+    deployment = planner_of(DISAGG, *planned_by("prefill", "decode"))
+    assert (deployment.slo.ttft_ms, deployment.slo.itl_ms) == (500, 20)
+    with_slo = planner_of(DISAGG, *planned_by("prefill", "decode"), "slo.ttft_ms=300")
+    assert (with_slo.slo.ttft_ms, with_slo.slo.itl_ms) == (300, None)
+
+
+@pytest.mark.slow
+def test_settings_that_need_a_cluster_are_removed_and_reported() -> None:
+    deployment = planner_of(
+        DISAGG,
+        *planned_by("prefill", "decode"),
+        "planner.config.load_predictor_warmup_trace=/trace.jsonl",
+        "planner.config.advisory=true",
+        "planner.config.scheduling.gateway.enabled=true",
+        "planner.config.log_dir=/logs",
+    )
+    assert deployment.planner is not None
+    assert deployment.planner.config["scheduling"] == {}
+    assert not {"load_predictor_warmup_trace", "advisory", "log_dir"} & set(
+        deployment.planner.config
+    )
+    assert any("warm-up trace" in what for what in deployment.not_simulated)
+    assert any("advisory is off" in what for what in deployment.assumed)
+
+
+@pytest.mark.slow
+def test_another_spelling_of_a_field_is_the_same_field() -> None:
+    deployment = planner_of(
+        DISAGG,
+        *planned_by("prefill", "decode")[:-2],
+        "planner.config.ttft=500",
+        "planner.config.ttft_ms=500",
+        "planner.config.itl_ms=20",
+    )
+    assert deployment.planner is not None
+    assert "ttft" not in deployment.planner.config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "sets", "place", "words"),
+    [
+        (DISAGG, (), "planner", "has no running planner"),
+        (DISAGG, planned_by("prefill"), "decode", "the planner does not set its replicas"),
+        (
+            AGGREGATED,
+            (*planned_by("worker"), "planner.config.load_predictor=guess"),
+            "planner.config",
+            "load_predictor",
+        ),
+        (
+            AGGREGATED,
+            ("planner.max_gpus=8", *LATENCIES),
+            "planner",  # it exists with 0 replicas
+            "has no running planner",
+        ),
+    ],
+)
+def test_a_planner_that_cannot_be_replayed_is_refused_with_a_fix(
+    name: str, sets: tuple[str, ...], place: str, words: str
+) -> None:
+    with pytest.raises(SimulationError, match=words) as caught:
+        planner_of(name, *sets)
+    assert caught.value.problems[0].place == place
+    assert caught.value.problems[0].fix
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            '"max_gpu_budget":16',
+            '"max_gpu_budget":4',
+            "is 4, but the minimum endpoints of the pools need 5 GPUs",
+        ),
+        ('{"backend"', '/etc/planner.yaml {"backend"', "is not part of the manifest"),
+    ],
+)
+def test_a_manifest_is_checked_as_the_planner_does(
+    old: str, new: str, words: str, tmp_path: Path
+) -> None:
+    text = source_of(DISAGG, *planned_by("prefill", "decode")).text
+    lines = json.dumps(list(yaml.safe_load_all(text)), ensure_ascii=False)
+    quoted = json.dumps(old)[1:-1]
+    assert lines.count(quoted) == 1
+    changed = json.loads(lines.replace(quoted, json.dumps(new)[1:-1]))
+    path = tmp_path / "small.yaml"
+    path.write_text(yaml.safe_dump_all(changed))
+    source = open_source(path)
+    with pytest.raises(SimulationError, match=words):
+        with_planner(replayable(source, Hints()), source, Hints(), 60.0)

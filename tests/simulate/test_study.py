@@ -11,16 +11,14 @@ import pytest
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.report import table_width
-from penstock.simulate.cache import Cache
+from penstock.reports.text import NARROW, table_lines
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
-from penstock.simulate.replay import Job, Replays, Result
+from penstock.simulate.replay import Cache, Job, Replays, Result
 from penstock.simulate.report import (
-    fitting_table,
-    narrow_table,
     notes,
     sustained_load_line,
-    table,
+    table_of,
     title,
 )
 from penstock.simulate.study import LONG, Row, Study
@@ -50,8 +48,8 @@ class Breaking(Study):
     def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
         breaks_at = min(self.breaks_at, self.long_breaks_at) if repeat > 1 else self.breaks_at
         slo = WELL if scale < breaks_at else BADLY
-        found = (replay_metrics(steady(), 1, slo),)
-        return Row(replayable=deployment, metrics=found, results=(), scale=scale)
+        seeds = (replay_metrics(steady(), 1, slo),)
+        return Row(replayable=deployment, metrics=seeds, results=(), scale=scale)
 
 
 def study(breaks_at: float) -> Breaking:
@@ -62,38 +60,38 @@ def study(breaks_at: float) -> Breaking:
 @pytest.mark.parametrize("breaks_at", [0.01, 0.3, 0.99, 1.01, 7, 900])
 def test_the_highest_scale_is_found_within_three_percent(breaks_at: float) -> None:
     reported: list[str] = []
-    (found,) = study(breaks_at).sustained_loads([replayed_deployment()], reported.append)
-    assert found.highest is not None
-    assert found.lowest_failing is not None
-    assert found.highest.scale < breaks_at <= found.lowest_failing.scale
-    assert found.lowest_failing.scale / found.highest.scale < 1.03
-    factors = [row.scale for row in found.rows]
+    (load,) = study(breaks_at).sustained_loads([replayed_deployment()], reported.append)
+    assert load.highest is not None
+    assert load.lowest_failing is not None
+    assert load.highest.scale < breaks_at <= load.lowest_failing.scale
+    assert load.lowest_failing.scale / load.highest.scale < 1.03
+    factors = [row.scale for row in load.rows]
     assert factors == sorted(factors)
     assert len(reported) == len(factors) <= 18
 
 
 def test_a_scale_that_misses_the_slo_only_in_a_long_replay_is_not_sustained() -> None:
     asked = replace(study(7), long_breaks_at=5)
-    (found,) = asked.sustained_loads([replayed_deployment()])
-    assert found.highest is not None
-    assert found.lowest_failing is not None
-    assert 4.5 < found.highest.scale < 5 <= found.lowest_failing.scale < 5.5
+    (load,) = asked.sustained_loads([replayed_deployment()])
+    assert load.highest is not None
+    assert load.lowest_failing is not None
+    assert 4.5 < load.highest.scale < 5 <= load.lowest_failing.scale < 5.5
     (never,) = replace(study(7), long_breaks_at=0).sustained_loads([replayed_deployment()])
     assert never.highest is None
 
 
 def test_the_line_of_a_sustained_load_says_how_its_replay_differs_from_one_of_the_scale() -> None:
     asked = study(5)
-    (found,) = asked.sustained_loads([replayed_deployment()])
-    assert found.highest is not None
-    line = sustained_load_line(found, asked.workload)
-    once = asked.workload.at_scale(found.highest.scale).workload.requests
-    long = asked.workload.for_search(found.highest.scale, repeat=5).workload.requests
+    (load,) = asked.sustained_loads([replayed_deployment()])
+    assert load.highest is not None
+    line = sustained_load_line(load, asked.workload)
+    once = asked.workload.at_scale(load.highest.scale).workload.requests
+    long = asked.workload.for_search(load.highest.scale, repeat=5).workload.requests
     assert f"of a replay with {long:,} requests" in line
-    assert line.endswith(f"`--scale {found.highest.scale:.2f}` replays {once:,}")
+    assert line.endswith(f"`--scale {load.highest.scale:.2f}` replays {once:,}")
     capped = asked.workload.with_workload(asked.workload.workload.with_requests(20_000))
-    (found,) = replace(asked, workload=capped).sustained_loads([replayed_deployment()])
-    assert "`--scale" not in sustained_load_line(found, capped)  # 20,000 in both
+    (load,) = replace(asked, workload=capped).sustained_loads([replayed_deployment()])
+    assert "`--scale" not in sustained_load_line(load, capped)  # 20,000 in both
 
 
 def test_an_slo_that_is_never_and_always_met() -> None:
@@ -102,15 +100,6 @@ def test_an_slo_that_is_never_and_always_met() -> None:
     (always,) = study(1e9).sustained_loads([replayed_deployment()])
     assert always.lowest_failing is None
     assert always.highest == always.rows[-1]
-
-
-def test_each_deployment_has_its_own_search() -> None:
-    other = replace(replayed_deployment(), name="other")
-    first, second = study(5).sustained_loads([replayed_deployment(), other])
-    assert [h.rows[0].replayable.name for h in (first, second)] == [
-        replayed_deployment().name,
-        "other",
-    ]
 
 
 def test_a_faster_workload_lasts_as_long() -> None:
@@ -153,17 +142,6 @@ def test_each_seed_samples_other_traffic_even_where_replays_are_not_random() -> 
     jobs, row = jobs_of(round_robin(), find_workload("short-chat"))
     assert len({job.digest for job in jobs}) == len(row.metrics) == 3
     assert len(jobs_of(round_robin(), find_workload("short-chat"), seeds=2)[0]) == 2
-
-
-def test_deployments_that_are_replayed_with_the_same_requests_share_the_text_of_the_trace() -> None:
-    """Writing it takes longer than the rest of a job, and a plan replays a hundred deployments."""
-    first, _ = jobs_of(round_robin(), find_workload("short-chat"))
-    second, _ = jobs_of(replayed_deployment(), find_workload("short-chat"))
-    assert all(one.trace is other.trace for one, other in zip(first, second, strict=True))
-    assert len({id(job.trace) for job in first}) == 3
-    narrow, _ = jobs_of(replace(round_robin(), context=1500), find_workload("short-chat"), seeds=1)
-    assert narrow[0].too_long
-    assert narrow[0].trace != first[0].trace
 
 
 def test_a_trace_is_replayed_again_only_where_replays_are_random() -> None:
@@ -232,8 +210,8 @@ def test_requests_of_a_trace_without_output_are_reported() -> None:
 def test_the_search_stops_at_the_limit_of_sampled_requests() -> None:
     ramp = "arrival: {ramp: {start: 100, end: 100, seconds: 2500}}\n"
     loaded = parse_workload(f"input: 10\noutput: 10\n{ramp}", "ramp.yaml")
-    (found,) = replace(study(1e9), workload=loaded).sustained_loads([replayed_deployment()])
-    assert [row.scale for row in found.rows] == [1.0, 2.0, 4.0, 4.0]
+    (load,) = replace(study(1e9), workload=loaded).sustained_loads([replayed_deployment()])
+    assert [row.scale for row in load.rows] == [1.0, 2.0, 4.0, 4.0]
 
 
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
@@ -245,11 +223,11 @@ def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
             results=(answer,),
         ),
     )
-    assert "decode queue" not in next(iter(table([row])))
+    assert "decode queue" not in next(iter(table_lines(table_of([row]))))
     answer["requests"]["decode_queue_ms"] = [7.0] * 100
     split = replace(row, replayable=of("gpt-oss-120b-b200-disagg"))
     both = [row, replace(split, metrics=(replay_metrics(answer, 1, WELL),))]
-    head, aggregated, disaggregated = table(both)
+    head, aggregated, disaggregated = table_lines(table_of(both))
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")
     assert disaggregated[at:].startswith("7 ")
@@ -264,12 +242,12 @@ def test_the_narrow_table_fits_80_columns_and_keeps_long_names() -> None:
     )
     name = "gpt-oss-120b-h200-latency-eagle3"
     long = replace(row, replayable=replace(row.replayable, name=name))
-    head, short, first, second = narrow_table([row, long])
+    head, short, first, second = table_lines(table_of([row, long]), NARROW)
     assert max(map(len, (head, short, first, second))) <= 80
     assert first == name
     assert short.startswith("short ")
     assert short.split()[1:] == second.split()
-    (_, full) = table([row])
+    (_, full) = table_lines(table_of([row]))
     assert short.split()[2] == "/".join(full.split()[2:5:2])
     assert head.split()[:3] == ["graph", "GPUs", "TTFT"]
 
@@ -281,9 +259,9 @@ def test_the_narrow_table_keeps_the_cost_that_an_option_asked_for() -> None:
         metrics=(replay_metrics(answer, 1, WELL),),
         results=(answer,),
     )
-    head, *_, cells = narrow_table([row])
+    head, *_, cells = table_lines(table_of([row]), NARROW)
     assert head.endswith("cost/Mtok")
-    assert cells.split()[-1] == list(table([row]))[1].split()[-1]
+    assert cells.split()[-1] == list(table_lines(table_of([row])))[1].split()[-1]
     assert max(map(len, (head, cells))) <= 80
 
 
@@ -296,6 +274,6 @@ def test_a_table_of_plan_fits_120_columns_with_the_cost(width: int | None, lengt
         metrics=(replay_metrics(answer, 1, WELL),),
         results=(answer,),
     )
-    head, *cells = fitting_table([row], table_width(width))
+    head, *cells = table_lines(table_of([row]), table_width(width))
     assert max(map(len, (head, *cells))) <= min(width or 120, 120)
     assert head.endswith("cost/Mtok")

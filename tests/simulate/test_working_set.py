@@ -25,19 +25,20 @@ def request(at_ms: float | None, *blocks: int, session: str = "", think_ms: floa
     )
 
 
-def test_blocks_count_from_their_first_use_to_their_last() -> None:
-    """Block 1 is needed until 30, block 2 from 20 to 40, and the others only once."""
-    some = [request(0, 1, 9), request(20, 2, 8), request(30, 1), request(40, 2, 7)]
-    assert needed_again(some, request_ms=5) == 2 * BLOCK_TOKENS
-
-
-def test_prefixes_that_are_needed_one_after_the_other_take_the_same_space() -> None:
-    some = [request(0, 1), request(10, 1), request(20, 2), request(30, 2)]
-    assert needed_again(some, request_ms=5) == BLOCK_TOKENS
-
-
-def test_without_a_shared_prefix_nothing_is_needed_again() -> None:
-    assert needed_again([request(0, 1), request(10, 2)], request_ms=5) == 0
+@pytest.mark.parametrize(
+    ("requests", "blocks"),
+    [
+        # Block 1 is needed until 30, block 2 from 20 to 40, and the rest only once.
+        ([request(0, 1, 9), request(20, 2, 8), request(30, 1), request(40, 2, 7)], 2),
+        # One after the other, prefixes take the same space.
+        ([request(0, 1), request(10, 1), request(20, 2), request(30, 2)], 1),
+        ([request(0, 1), request(10, 2)], 0),
+    ],
+)
+def test_blocks_count_from_their_first_use_to_their_last(
+    requests: list[Request], blocks: int
+) -> None:
+    assert needed_again(requests, request_ms=5) == blocks * BLOCK_TOKENS
 
 
 @pytest.mark.parametrize(("think_ms", "blocks"), [(0.0, 1), (100.0, 2)])
@@ -55,18 +56,18 @@ PROMPTS = parse_workload(
 
 
 def row(**engine: bool | int) -> Row:
-    found = replayed_deployment()
-    (pool,) = found.pools
+    deployment = replayed_deployment()
+    (pool,) = deployment.pools
     changed = {**pool.engine, "engine": {**pool.engine["engine"], **engine}}
     pools = (replace(pool, engine=changed),)
-    return Row(replayable=replace(found, pools=pools), metrics=(), results=(steady(),))
+    return Row(replayable=replace(deployment, pools=pools), metrics=(), results=(steady(),))
 
 
 def test_system_prompts_are_compared_with_the_cache_of_the_workers() -> None:
-    found = working_set(row(), PROMPTS)
-    assert found is not None
-    assert found.tokens == 3 * 2048
-    assert found.fits
+    needed = working_set(row(), PROMPTS)
+    assert needed is not None
+    assert needed.tokens == 3 * 2048
+    assert needed.fits
     small = working_set(row(num_gpu_blocks=10), PROMPTS)
     assert small is not None
     assert not small.fits

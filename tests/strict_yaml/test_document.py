@@ -7,7 +7,7 @@ import pytest
 from penstock.errors import GraphError, Problem
 from penstock.strict_yaml.document import read_document, read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind
-from penstock.strict_yaml.nodes import line_of, node_at, position_of
+from penstock.strict_yaml.places import line_of, node_at, position_of
 
 STRICT = DocumentKind(name="a thing", example="thing.yaml", sharing="Use `all`.")
 HELM = DocumentKind(
@@ -45,19 +45,19 @@ def test_a_line_that_may_hold_a_secret_is_not_quoted() -> None:
 
 
 def test_the_fix_of_an_alias_says_how_to_share_a_value() -> None:
-    found = problems("a: &x 1\nb: *x\n", STRICT)
-    assert found[1].fix == "Write the value out. Use `all`."
+    reported = problems("a: &x 1\nb: *x\n", STRICT)
+    assert reported[1].fix == "Write the value out. Use `all`."
 
 
 def test_a_key_that_is_a_mapping_is_reported_beside_other_problems() -> None:
-    found = problems("a: {{ .Values.x }}\nb: {c: 1, c: 2}\n", STRICT)
-    assert [problem.line for problem in found] == [1, 2]
+    reported = problems("a: {{ .Values.x }}\nb: {c: 1, c: 2}\n", STRICT)
+    assert [problem.line for problem in reported] == [1, 2]
 
 
 def test_kubernetes_documents_have_anchors_merge_keys_and_lines() -> None:
     text = "a: &x {b: 1}\nc:\n  <<: *x\n  d: y\n---\ne: 0o17\n"
-    (first, second), found = read_documents(text, "f.yaml", KUBERNETES)
-    assert found == []
+    (first, second), reported = read_documents(text, "f.yaml", KUBERNETES)
+    assert reported == []
     assert first.value == {"a": {"b": 1}, "c": {"b": 1, "d": True}}
     assert second.value == {"e": 15}
     assert line_of(first, ("c", "d")) == 4
@@ -101,11 +101,11 @@ def test_a_problem_has_line_and_column(text: str, line: int, column: int) -> Non
     ],
 )
 def test_what_kubernetes_rejects_is_a_problem(text: str, message: str) -> None:
-    _, found = read_documents(text, "f.yaml", KUBERNETES)
-    assert [problem.message for problem in found] == [message]
+    _, reported = read_documents(text, "f.yaml", KUBERNETES)
+    assert [problem.message for problem in reported] == [message]
 
 
 def test_documents_before_a_syntax_error_are_read() -> None:
-    roots, found = read_documents("a: 1\n---\nb: [\n", "f.yaml", KUBERNETES)
+    roots, reported = read_documents("a: 1\n---\nb: [\n", "f.yaml", KUBERNETES)
     assert [root.value for root in roots] == [{"a": 1}]
-    assert found[0].message.startswith("not valid YAML")
+    assert reported[0].message.startswith("not valid YAML")

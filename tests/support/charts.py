@@ -74,6 +74,11 @@ class Chart:
         return dict(yaml.safe_load(self.config_text(values, name)))
 
 
+def of_kind(values: Mapping[str, object], kind: str, name: str = "demo") -> list[Any]:
+    """The objects of a kind that the chart renders from the graph."""
+    return [o for o in render(values, name=name).objects if o["kind"] == kind]
+
+
 def graph_values(kind: str = "mocker", *, shape: str = "disagg", **sections: Any) -> Values:
     """A small valid graph with sections merged over it; `None` removes nothing."""
     values: Values = {"model": {"id": "openai/gpt-oss-20b"}, "engine": {"kind": kind}}

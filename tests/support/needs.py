@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from penstock.environments import environments_root, is_installed
-from penstock.environments.clients import NODE_FOLDER
 from penstock.environments.install import list_environments
 from penstock.environments.post_install import NEEDS as REQUIRED
+from penstock.environments.post_install import NODE_FOLDER
 from tests.support import outside_files
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -53,7 +53,7 @@ class Need:
 
 def _environment(name: str) -> Need:
     folders = [ENVIRONMENTS / part for part in (name, REQUIRED.get(name)) if part]
-    remedy = f"uv run penstock env install {name}"
+    remedy = f"uv run penstock tools env install {name}"
     return Need(is_met=lambda: all(map(is_installed, folders)), remedy=remedy)
 
 
@@ -85,12 +85,11 @@ NEEDS: Mapping[str, Need] = {
     "docs": Need(is_met=lambda: find_spec("mkdocs") is not None, remedy="uv sync --group docs"),
     "openai-node": Need(
         is_met=_has_node_client,
-        remedy="apt-get install nodejs npm && uv run penstock env remove clients && "
-        "uv run penstock env install clients",
+        remedy="apt-get install nodejs npm && uv run penstock tools env remove clients && "
+        "uv run penstock tools env install clients",
     ),
     "crds": _file(outside_files.graph_crd, CHECKOUT),
     "recipes": _file(outside_files.recipes, CHECKOUT),
-    "facts": _file(outside_files.facts, SHARED),
     "recordings": _file(outside_files.recordings, SHARED),
     "trace": _file(outside_files.trace, SHARED),
 }

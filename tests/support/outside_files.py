@@ -45,11 +45,6 @@ def graph_crd() -> Path:
     return crds() / "nvidia.com_dynamographdeployments.yaml"
 
 
-def facts() -> Path:
-    """The fields of TensorRT-LLM's arguments; the file may be missing."""
-    return shared() / "facts" / "trtllm_llm_args.json"
-
-
 def trace() -> Path:
     """Mooncake's trace of conversations; it may be missing."""
     return shared() / "traces" / "mooncake_conversation.jsonl"

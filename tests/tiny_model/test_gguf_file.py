@@ -15,7 +15,7 @@ from penstock.cli.main import main
 from penstock.errors import InputError
 from penstock.gguf import write_folder
 from penstock.tiny_model import ARCHITECTURES, write_gguf
-from penstock.tiny_model.weights import random_weights
+from penstock.tiny_model.write import random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 pytestmark = pytest.mark.slow
@@ -29,36 +29,32 @@ TEXT = "Hello  World\n\n\tI'll pay 12,345.67 € — 漢字 😀! x_1=foo(Bar);<
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_file_is_the_same_on_every_machine(tmp_path: Path, architecture: str) -> None:
+def test_the_file_is_the_same_everywhere_and_has_every_weight(
+    tmp_path: Path, architecture: str
+) -> None:
     file = tmp_path / "model.gguf"
     assert write_gguf(file, architecture)
     assert hashlib.sha256(file.read_bytes()).hexdigest() == SHA256[architecture]
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_file_has_every_weight_once(tmp_path: Path, architecture: str) -> None:
-    file = tmp_path / "model.gguf"
-    write_gguf(file, architecture)
-    found = {t.name: np.array(t.data) for t in GGUFReader(file).tensors}
-    given = random_weights(ARCHITECTURES[architecture], 0)
-    assert sum(a.size for a in found.values()) == sum(a.size for a in given.values())
-    total = sum(float(a.sum(dtype=np.float64)) for a in given.values())
-    assert sum(float(a.sum(dtype=np.float64)) for a in found.values()) == pytest.approx(total)
-    np.testing.assert_array_equal(found["output.weight"], given["lm_head.weight"])
+    stored = {t.name: np.array(t.data) for t in GGUFReader(file).tensors}
+    weights = random_weights(ARCHITECTURES[architecture], 0)
+    assert sum(a.size for a in stored.values()) == sum(a.size for a in weights.values())
+    total = sum(float(a.sum(dtype=np.float64)) for a in weights.values())
+    assert sum(float(a.sum(dtype=np.float64)) for a in stored.values()) == pytest.approx(total)
+    np.testing.assert_array_equal(stored["output.weight"], weights["lm_head.weight"])
     if architecture == "gpt-oss":
-        both = given["model.layers.1.mlp.experts.gate_up_proj"]
-        np.testing.assert_array_equal(found["blk.1.ffn_up_exps.weight"][3, 7], both[3, :, 15])
+        both = weights["model.layers.1.mlp.experts.gate_up_proj"]
+        np.testing.assert_array_equal(stored["blk.1.ffn_up_exps.weight"][3, 7], both[3, :, 15])
 
 
 def test_its_model_folder_has_the_packaged_tokenizer_and_the_shape(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf")
     write_folder(tmp_path / "model.gguf", tmp_path / "folder")
-    made, own = (
+    written, packaged = (
         Tokenizer.from_file(str(folder / "tokenizer.json"))
         for folder in (tmp_path / "folder", TOKENIZER)
     )
-    assert made.encode(TEXT).ids == own.encode(TEXT).ids
-    assert made.decode(own.encode(TEXT).ids, skip_special_tokens=False) == TEXT
+    assert written.encode(TEXT).ids == packaged.encode(TEXT).ids
+    assert written.decode(packaged.encode(TEXT).ids, skip_special_tokens=False) == TEXT
     config = json.loads((tmp_path / "folder" / "config.json").read_text())
     expected = ARCHITECTURES["gpt-oss"].config
     same = {key for key in config if config[key] == expected.get(key)}
@@ -85,9 +81,9 @@ def test_the_command_writes_either_format(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, folder = tmp_path / "model.gguf", tmp_path / "folder"
-    assert main(["tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
-    assert main(["tiny-model", str(folder), "--arch", "llama"]) == 0
-    assert main(["tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(folder), "--arch", "llama"]) == 0
+    assert main(["tools", "tiny-model", str(file), "--format", "gguf", "--arch", "llama"]) == 0
     assert file.read_bytes()[:4] == b"GGUF"
     assert (folder / "model.safetensors").is_file()
     lines = capsys.readouterr().out.splitlines()

@@ -18,7 +18,7 @@ START_NS = 1_795_746_000_000_000_000
 class Trace:
     """The messages of one disaggregated request; all times in ms from ``at_ms``."""
 
-    def __init__(self, request_id: str, at_ms: float = 0.0, **given: Any) -> None:
+    def __init__(self, request_id: str, at_ms: float = 0.0, **changes: Any) -> None:
         values: dict[str, Any] = {
             "prefill_ms": 10.0,
             "transfer_ms": 5.0,
@@ -34,7 +34,7 @@ class Trace:
             "outcome": "success",
             "mocker": False,
             "read": None,  # (end in ms, blocked in ms) of the client
-        } | given
+        } | changes
         self.id, self.at_ms, self.values = request_id, at_ms, values
 
     def messages(self, *, record: bool = True) -> list[Message]:
@@ -127,6 +127,6 @@ def requests(*traces: Trace, record: bool = True) -> tuple[TracedRequest, ...]:
     return requests_of(decode(messages))
 
 
-def peers(count: int = 8, **given: Any) -> list[Trace]:
+def peers(count: int = 8, **changes: Any) -> list[Trace]:
     """Usual requests, one after the other."""
-    return [Trace(f"peer-{i}", at_ms=1000.0 * i, **given) for i in range(count)]
+    return [Trace(f"peer-{i}", at_ms=1000.0 * i, **changes) for i in range(count)]

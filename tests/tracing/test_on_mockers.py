@@ -7,7 +7,6 @@ import pytest
 from penstock.live.page.request_path import list_reply, path_view
 from penstock.local.tracing import environment
 from penstock.tracing.explain import explain
-from penstock.tracing.load import Loaded
 from penstock.tracing.report import (
     ON_MOCKERS,
     explanation_document,
@@ -15,6 +14,7 @@ from penstock.tracing.report import (
     on_mockers,
     request_document,
 )
+from penstock.tracing.requests import Loaded
 from tests.local.builders import deployment, frontend, mocker
 from tests.local.test_adapt import adapted
 from tests.tracing.build import Trace, requests
@@ -37,9 +37,9 @@ def test_every_output_about_mockers_says_so(is_mocker: bool) -> None:
 def test_spans_of_mockers_go_to_their_own_path_of_the_receiver() -> None:
     """A graph whose own engine is the mocker is no substitute, and no engine runs either."""
     local = adapted(deployment(frontend(), mocker("worker", "agg")))
-    found = {
+    endpoints = {
         p.name: environment("http://r", p)["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
         for p in local.programs
     }
-    assert found["worker"] == "http://r/mocker/v1/traces"
-    assert found["frontend"] == "http://r/v1/traces"
+    assert endpoints["worker"] == "http://r/mocker/v1/traces"
+    assert endpoints["frontend"] == "http://r/v1/traces"

@@ -12,9 +12,8 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from penstock.local.request_adapter import client_reads
-from penstock.tracing.load import is_recorded, load
-from penstock.tracing.receiver import Receiver
-from penstock.tracing.store import NAME, OLDER, Kind, Message, Writer, read
+from penstock.tracing.requests import is_recorded, load
+from penstock.tracing.store import NAME, OLDER, Kind, Message, Receiver, Writer, read
 from tests.tracing.build import Trace, peers
 
 PROTOBUF = {"content-type": "application/x-protobuf"}

@@ -9,16 +9,13 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS
 from penstock.manifests.deployment import Role
-from penstock.simulate.cache import Cache
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import PoolReplay, Replayable
-from penstock.simulate.replay import Replays
+from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.router import Router
 from penstock.simulate.study import Progress, Row, Study
-from penstock.tune.compare import Trial
-from penstock.tune.parts import Parts, parts_of
 from penstock.tune.settings import RouterSettings, settings_of
-from penstock.tune.tuning import Tuning, tune
+from penstock.tune.tuning import Parts, Trial, Tuning, parts_of, tune
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
 
@@ -52,8 +49,8 @@ def metrics(**values: Any) -> ReplayMetrics:
 
 
 def trial(settings: RouterSettings, p90: Sequence[float], **values: Any) -> Trial:
-    found = tuple(metrics(ttft_p90_ms=one, **values) for one in p90)
-    row = Row(replayable=deployment(), metrics=found, results=(steady(),))
+    seeds = tuple(metrics(ttft_p90_ms=ttft, **values) for ttft in p90)
+    row = Row(replayable=deployment(), metrics=seeds, results=(steady(),))
     return Trial(settings=settings, row=row)
 
 
@@ -64,19 +61,19 @@ class ScriptedStudy(Study):
 
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         rows = []
-        for number, one in enumerate(deployments, 1):
-            rows.append(self._scripted(one))
+        for number, graph in enumerate(deployments, 1):
+            rows.append(self._scripted(graph))
             if progress:
                 seeds = self.seeds or 1
                 progress(number * seeds, len(deployments) * seeds)
         return rows
 
-    def _scripted(self, one: Replayable) -> Row:
-        settings = settings_of(one)
+    def _scripted(self, graph: Replayable) -> Row:
+        settings = settings_of(graph)
         seeds = range(self.first_seed, self.first_seed + (self.seeds or 1))
         self.asked.extend((settings, seed) for seed in seeds)
-        found = tuple(metrics(**self.behavior(settings, seed)) for seed in seeds)
-        return Row(replayable=one, metrics=found, results=tuple(steady() for _ in seeds))
+        measured = tuple(metrics(**self.behavior(settings, seed)) for seed in seeds)
+        return Row(replayable=graph, metrics=measured, results=tuple(steady() for _ in seeds))
 
 
 def scripted_parts(behavior: Behavior, seeds: int = SEEDS) -> Parts:

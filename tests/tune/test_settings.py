@@ -36,9 +36,9 @@ def test_settings_are_read_back(settings: RouterSettings) -> None:
 
 
 def test_a_flag_of_the_threshold_is_replaced() -> None:
-    one = deployment(router_queue_threshold=2.0, router_queue_policy="wspt")
-    assert settings_of(one) == RouterSettings(1, 1, 2.0, "wspt")
-    assert settings_of(with_settings(one, DYNAMO_DEFAULT)) == DYNAMO_DEFAULT
+    flagged = deployment(router_queue_threshold=2.0, router_queue_policy="wspt")
+    assert settings_of(flagged) == RouterSettings(1, 1, 2.0, "wspt")
+    assert settings_of(with_settings(flagged, DYNAMO_DEFAULT)) == DYNAMO_DEFAULT
     assert settings_of(deployment(router_queue_policy="wspt")) == DYNAMO_DEFAULT  # no queue
     assert settings_of(deployment(router_queue_threshold=2.0)) == RouterSettings(1, 1, 2.0)
 
@@ -52,7 +52,10 @@ def test_replayed_settings_are_those_that_the_chart_renders(settings: RouterSett
     sets = [f"router.{k}={shown(v)}" for k, v in settings.keys.items() if v is not None]
     rendered = dict(of(name, *sets).router.settings or {})
     replayed = dict(with_settings(of(name), settings).router.settings or {})
-    policies = [yaml.safe_load(one.pop(POLICY_FILE, "{}")) for one in (rendered, replayed)]
+    policies = [
+        yaml.safe_load(router_settings.pop(POLICY_FILE, "{}"))
+        for router_settings in (rendered, replayed)
+    ]
     assert rendered == replayed
     assert policies[0] == policies[1]
     assert bool(policies[0]) == (settings.queue_threshold is not None)

@@ -8,29 +8,47 @@ from typing import Any
 import pytest
 
 from penstock.cli import tune as command
+from penstock.errors import SimulationError
+from penstock.simulate.replay import Cache, Replays
+from penstock.simulate.study import Row, Study
 from penstock.tune import report, tuning
-from penstock.tune.compare import best_of, ratio_of
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
-from penstock.tune.tuning import Search, tune
+from penstock.tune.tuning import (
+    MIN_REQUESTS,
+    Search,
+    best_of,
+    exceeded,
+    halves,
+    parts_of,
+    ranked,
+    ratio_of,
+    with_enough_conversations,
+)
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS
+from penstock.workload.load import LoadedWorkload, parse_workload
+from tests.reports.read import text_of
+from tests.simulate.test_metrics import answer
 from tests.tune.scripted import (
+    LOADED,
     SEEDS,
     TUNED,
-    ScriptedStudy,
     deployment,
     faster,
+    metrics,
     scripted_parts,
+    trial,
     tuned,
 )
 
 
 @pytest.mark.parametrize("best", [TUNED, RouterSettings(8, 1), RouterSettings(1, 2)])
 def test_the_best_settings_are_found_and_confirmed(best: RouterSettings) -> None:
-    found = tuned(faster(best))
-    assert found.recommended == best
-    assert found.is_changed
-    assert found.confirmation is not None
-    assert found.confirmation.ratio.mean == pytest.approx(1 / 0.7)
-    line = report.recommendation(found)
+    outcome = tuned(faster(best))
+    assert outcome.recommended == best
+    assert outcome.is_changed
+    assert outcome.confirmation is not None
+    assert outcome.confirmation.ratio.mean == pytest.approx(1 / 0.7)
+    line = report.recommendation(outcome)
     assert line.startswith(f"{best}: TTFT p90 100 → 70 ms, ratio 1.43 (95% lower bound 1.43)")
 
 
@@ -39,31 +57,20 @@ def test_a_queue_is_tried_for_the_best_settings_without_one() -> None:
         gain = settings.prefill_load_scale + (settings.queue_threshold == 0)
         return {"ttft_p90_ms": 100 - 3 * gain + seed % 2}
 
-    found = tuned(behavior)
-    assert found.recommended == RouterSettings(8, 1, 0.0)
-    assert len(found.trials) == 9 + 3 * 3
-
-
-def test_the_confirmation_replays_no_seed_of_the_choice() -> None:
-    parts = scripted_parts(faster(TUNED))
-    tune(deployment(), parts, SEEDS, lambda *_: None)
-    assert isinstance(parts.choice, ScriptedStudy)
-    assert isinstance(parts.confirmation, ScriptedStudy)
-    assert {seed for _, seed in parts.confirmation.asked} == set(range(3, 9))
-    assert set(parts.confirmation.asked) == {
-        (s, seed) for s in (TUNED, DYNAMO_DEFAULT) for seed in range(3, 9)
-    }
+    outcome = tuned(behavior)
+    assert outcome.recommended == RouterSettings(8, 1, 0.0)
+    assert len(outcome.trials) == 9 + 3 * 3
 
 
 def test_settings_that_were_only_lucky_are_not_recommended() -> None:
     def lucky(settings: RouterSettings, seed: int) -> dict[str, Any]:
         return {"ttft_p90_ms": 70 if settings == TUNED and seed < SEEDS else 100}
 
-    found = tuned(lucky)
-    assert found.chosen.settings == TUNED
-    assert not found.is_changed
-    assert found.recommended == DYNAMO_DEFAULT
-    line = report.recommendation(found)
+    outcome = tuned(lucky)
+    assert outcome.chosen.settings == TUNED
+    assert not outcome.is_changed
+    assert outcome.recommended == DYNAMO_DEFAULT
+    line = report.recommendation(outcome)
     assert line.startswith("keep Dynamo's default: prefill_load_scale 4")
     assert "lower bound of the ratio 1.00, needed 1.03" in line
 
@@ -73,33 +80,33 @@ def test_settings_that_break_a_margin_on_the_other_part_are_not_recommended() ->
         is_late = settings == TUNED and seed >= SEEDS
         return {**faster(TUNED)(settings, seed), "ttft_p99_ms": 300 if is_late else 100}
 
-    found = tuned(slow_tail)
-    assert not found.is_changed
-    assert "on the confirmation part, TTFT p99 is 200% higher" in report.recommendation(found)
+    outcome = tuned(slow_tail)
+    assert not outcome.is_changed
+    assert "on the confirmation part, TTFT p99 is 200% higher" in report.recommendation(outcome)
 
 
 def test_without_a_difference_nothing_is_confirmed() -> None:
-    found = tuned(lambda settings, seed: {"ttft_p90_ms": 100.0})
-    assert (found.confirmation, found.recommended) == (None, DYNAMO_DEFAULT)
-    line = report.recommendation(found)
+    outcome = tuned(lambda settings, seed: {"ttft_p90_ms": 100.0})
+    assert (outcome.confirmation, outcome.recommended) == (None, DYNAMO_DEFAULT)
+    line = report.recommendation(outcome)
     assert line == "keep Dynamo's default: no other settings were better on the choice part"
 
 
 def test_without_queues_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "QUEUED", 0.2)  # `steady` queues for 10 % of the TTFT
-    found = tuned(lambda settings, seed: {"ttft_p90_ms": 100.0})
+    outcome = tuned(lambda settings, seed: {"ttft_p90_ms": 100.0})
     assert "requests hardly queue (p90 of the prefill queue time is 10%" in report.recommendation(
-        found
+        outcome
     )
 
 
 def test_dynamos_default_is_a_candidate_for_a_graph_with_other_settings() -> None:
-    own = {"prefill_load_scale": 2, "overlap_score_credit": 3, "router_queue_threshold": 2.0}
-    found = tuned(faster(DYNAMO_DEFAULT), **own)
-    assert found.base.settings == RouterSettings(2, 3, 2.0)
-    assert found.recommended == DYNAMO_DEFAULT
-    assert found.is_changed
-    kept = tuned(faster(RouterSettings(2, 3, 2.0)), **own)
+    configured = {"prefill_load_scale": 2, "overlap_score_credit": 3, "router_queue_threshold": 2.0}
+    outcome = tuned(faster(DYNAMO_DEFAULT), **configured)
+    assert outcome.base.settings == RouterSettings(2, 3, 2.0)
+    assert outcome.recommended == DYNAMO_DEFAULT
+    assert outcome.is_changed
+    kept = tuned(faster(RouterSettings(2, 3, 2.0)), **configured)
     assert kept.recommended == RouterSettings(2, 3, 2.0)
     assert report.recommendation(kept).startswith("keep the graph's prefill_load_scale 2")
     assert DYNAMO_DEFAULT in {trial.settings for trial in kept.trials}
@@ -119,27 +126,17 @@ def test_the_search_is_within_three_percent_of_the_complete_grid(shape: int) -> 
         )
         return {"ttft_p90_ms": 100 + 4 * curves[shape] + (seed * 7 + scale) % 3}
 
-    found = tuned(behavior)
+    outcome = tuned(behavior)
     search = Search(deployment(), lambda *_: None, 99)
-    base, *others = search.replay(scripted_parts(behavior).choice, grid(), "choice")
-    best = best_of(base, others)
-    assert ratio_of(best, found.chosen).mean > 0.97
-
-
-def test_progress_never_exceeds_the_total() -> None:
-    reported: list[tuple[str, int, int]] = []
-    parts = scripted_parts(faster(TUNED))
-    found = tune(deployment(), parts, SEEDS, lambda *one: reported.append(one))
-    assert [done for _, done, _ in reported] == sorted(done for _, done, _ in reported)
-    assert all(done <= total for _, done, total in reported)
-    assert reported[0][0].startswith("choice: 9 settings")
-    assert found.replays == reported[-1][1]
+    base, *rest = search.replay(scripted_parts(behavior).choice, grid(), "choice")
+    best = best_of(base, rest)
+    assert ratio_of(best, outcome.chosen).mean > 0.97
 
 
 def test_the_output_has_both_parts_and_the_margins() -> None:
-    found = tuned(faster(TUNED))
-    lines = list(report.lines(found))
-    text = "\n".join(lines)
+    outcome = tuned(faster(TUNED))
+    text = text_of(report.report_of(outcome))
+    lines = text.splitlines()
     assert lines[0] == "ours, chat: Poisson, 4 requests/s; simulated, not measured"
     assert "TTFT p99 or ITL p90 more than 5% higher" in text
     assert "choice (seeds 0 to 2), the best of 18 combinations:" in text
@@ -156,13 +153,141 @@ def test_json_has_a_schema_version_and_the_recommendation() -> None:
     assert output["recommended"]["queue_threshold"] is None
     assert output["recommended"]["is_changed"] is True
     assert output["margins"]["needed_ratio"] == 1.03
-    own, best = output["confirmation"]["settings"]
-    assert own["router"] == DYNAMO_DEFAULT.keys
+    current, best = output["confirmation"]["settings"]
+    assert current["router"] == DYNAMO_DEFAULT.keys
     assert best["ratio"]["low"] == pytest.approx(1 / 0.7)
-    assert best["figures"]["ttft_p90_ms"]["median"] < own["figures"]["ttft_p90_ms"]["median"]
+    assert best["figures"]["ttft_p90_ms"]["median"] < current["figures"]["ttft_p90_ms"]["median"]
     assert output["graph"] == "model: …"
 
 
 def test_the_help_names_the_number_of_seeds_that_is_used() -> None:
     names = ("MIN_SEEDS", "SEEDS", "MAX_SEEDS")
     assert [getattr(command, n) for n in names] == [getattr(tuning, n) for n in names]
+
+
+BASE = trial(DYNAMO_DEFAULT, [200, 100, 400])
+
+
+def test_the_ratio_is_a_geometric_mean_over_the_same_seeds() -> None:
+    ratio = ratio_of(BASE, trial(TUNED, [100, 50, 200]))
+    assert ratio.mean == pytest.approx(2)
+    assert ratio.low == pytest.approx(2)  # every seed agrees
+    mixed = ratio_of(BASE, trial(TUNED, [100, 100, 200]))
+    assert mixed.mean == pytest.approx(4 ** (1 / 3))
+    assert mixed.low is not None
+    assert mixed.low < 1  # three seeds that differ by so much show nothing
+    assert ratio_of(BASE, trial(TUNED, [100])).low is None
+
+
+def test_more_seeds_give_a_tighter_bound() -> None:
+    few = ratio_of(trial(DYNAMO_DEFAULT, [100] * 3), trial(TUNED, [80, 90, 85]))
+    many = ratio_of(trial(DYNAMO_DEFAULT, [100] * 15), trial(TUNED, [80, 90, 85] * 5))
+    assert few.low is not None
+    assert many.low is not None
+    assert few.low < many.low < many.mean == pytest.approx(few.mean)
+
+
+@pytest.mark.parametrize(
+    ("values", "clause"),
+    [
+        ({"ttft_p99_ms": 53}, "TTFT p99 is 6% higher"),
+        ({"ttft_p99_ms": 52}, None),
+        ({"itl_p90_ms": 10.6}, "ITL p90 is 6% higher"),
+        ({"itl_p90_ms": 10.4}, None),
+        ({"goodput": 0.98}, "98.0% instead of 100.0% of requests are within the SLO"),
+        ({"goodput": 0.995}, None),
+        ({"goodput": None}, None),
+        ({"itl_p90_ms": None}, None),  # every output has one token
+    ],
+)
+def test_the_margins(values: dict[str, Any], clause: str | None) -> None:
+    assert exceeded(BASE, trial(TUNED, [100] * 3, **values)) == ([clause] if clause else [])
+
+
+def test_the_best_is_within_the_margins_and_changes_least() -> None:
+    best = trial(TUNED, [100, 50, 200])
+    slow_tail = trial(RouterSettings(8, 4), [10, 10, 10], ttft_p99_ms=90)
+    equal = trial(RouterSettings(4, 1), [100.5, 50, 200])
+    worse = trial(RouterSettings(8, 1), [300, 300, 400])
+    assert best_of(BASE, [best, slow_tail, worse]) is best
+    assert best_of(BASE, [best, equal]) is equal
+    assert best_of(BASE, [worse, slow_tail]) is BASE
+    assert ranked(BASE, [slow_tail, worse, best]) == [best, worse, slow_tail]
+
+
+REPLAYS = Replays(Cache(None, ""), processes=1)
+
+
+def trace(count: int) -> LoadedWorkload:
+    rows = (
+        {"timestamp": 100 * i, "input_length": 64 + i, "output_length": 5, "hash_ids": [i]}
+        for i in range(count)
+    )
+    loaded = parse_workload("trace: {format: mooncake}\n", "recorded.yaml")
+    text = "\n".join(json.dumps(row) for row in rows)
+    return LoadedWorkload(
+        name=loaded.name,
+        workload=loaded.workload,
+        source=loaded.source,
+        trace_text=text,
+        trace_source="t.jsonl",
+    )
+
+
+def test_sampled_traffic_is_confirmed_with_other_seeds() -> None:
+    parts = parts_of(LOADED, REPLAYS, 3)
+    assert (parts.choice_name, parts.confirmation_name) == ("seeds 0 to 2", "seeds 3 to 8")
+    choice = parts.choice._sampled(LOADED, [deployment()])
+    confirmation = parts.confirmation._sampled(LOADED, [deployment()])
+    assert choice == [LOADED.requests(seed) for seed in range(3)]
+    assert confirmation == [LOADED.requests(seed) for seed in range(3, 9)]
+    jobs = parts.confirmation._jobs(deployment(), LOADED, confirmation)
+    assert [job.seed for job in jobs] == list(range(3, 9))
+
+
+def test_the_halves_of_a_trace_have_each_request_once() -> None:
+    loaded = trace(401)
+    first, second = (half.requests(0) for half in halves(loaded))
+    assert [r.input_tokens for r in (*first, *second)] == [64 + i for i in range(401)]
+    assert (len(first), len(second)) == (200, 201)
+    assert first[0].at_ms == second[0].at_ms == 0.0
+    assert second[-1].at_ms == pytest.approx(20_000)
+    parts = parts_of(loaded, REPLAYS, 3)
+    assert parts.choice.workload.requests(7) == first
+    assert parts.confirmation.workload.requests(0) == second
+
+
+def test_too_little_traffic_is_refused() -> None:
+    with pytest.raises(SimulationError, match=f"half of the trace has 199 .* least {MIN_REQUESTS}"):
+        parts_of(trace(399), REPLAYS, 3)
+    few = LOADED.with_workload(LOADED.workload.with_requests(199))
+    with pytest.raises(SimulationError, match=r"chat\.yaml: the workload has 199 requests"):
+        parts_of(few, REPLAYS, 3)
+
+
+def conversations(requests: int, every_s: float = 1.0) -> LoadedWorkload:
+    return parse_workload(
+        f"requests: {requests}\ninput: 100\noutput: 10\narrival: {{poisson: {1 / every_s}}}\n"
+        "conversation: {turns: 8, think: 3}\n",
+        "agents.yaml",
+    )
+
+
+def enough(loaded: LoadedWorkload, request_s: float, monkeypatch: pytest.MonkeyPatch) -> int | None:
+    """The requests with which a graph is tuned that takes ``request_s`` for each."""
+    result = answer(*((1000 * at, 1000 * at, 1000 * (at + request_s), 10) for at in range(9)))
+
+    def rows(_: Study, deployments: list[Any], progress: object) -> list[Row]:
+        return [Row(replayable=deployments[0], metrics=(metrics(),), results=(result,))]
+
+    monkeypatch.setattr(Study, "rows", rows)
+    return with_enough_conversations(loaded, deployment(), REPLAYS).workload.requests
+
+
+def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conversation takes 32 s if a request takes one; 8 requests/s arrive."""
+    assert enough(conversations(300), 1, monkeypatch) == pytest.approx(8 * 32 * 2.125, abs=1)
+    assert enough(conversations(300), 9, monkeypatch) == pytest.approx(8 * 96 * 2.125, abs=1)
+    assert enough(conversations(9000), 1, monkeypatch) == 9000
+    assert enough(conversations(300, every_s=0.01), 9, monkeypatch) == MAX_REPLAYED_REQUESTS
+    assert enough(LOADED, 9, monkeypatch) == LOADED.workload.requests

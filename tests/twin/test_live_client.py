@@ -75,11 +75,11 @@ def ask(server: Server, *requests: Request, speed: float = 1.0) -> list[Any]:
 
 def test_exact_tokens_are_requested_and_counted() -> None:
     server = Server()
-    (found,) = ask(server, REQUEST)
+    (served,) = ask(server, REQUEST)
     (body,) = server.bodies
     assert (len(body["prompt"]), body["max_tokens"], body["ignore_eos"]) == (100, 2, True)
-    assert (found.input_tokens, found.tokens, found.cached_tokens) == (100, 2, 64)
-    assert found.arrived_ms <= found.first_ms <= found.ended_ms
+    assert (served.input_tokens, served.tokens, served.cached_tokens) == (100, 2, 64)
+    assert served.arrived_ms <= served.first_ms <= served.ended_ms
 
 
 def test_a_request_of_a_trace_without_blocks_has_its_prompt() -> None:

@@ -88,9 +88,9 @@ def test_settings_of_the_router_move_from_flags_to_the_file_at_1_6(file: Path) -
     text = f'dynamo: "1.5.1"\n{GRAPH}'.replace(":1.6.1-efa", ":1.5.1")
     file.write_text(text)
     upgrade = plan_upgrade(text, file, "1.6.1")
-    found = {change.text: change.place for change in upgrade.changes}
-    assert found["the chart no longer writes --router-queue-threshold"] == "router.queue_threshold"
-    assert found["the chart writes --router-policy-config"] == "router.queue_threshold"
+    places = {change.text: change.place for change in upgrade.changes}
+    assert places["the chart no longer writes --router-queue-threshold"] == "router.queue_threshold"
+    assert places["the chart writes --router-policy-config"] == "router.queue_threshold"
     assert 'dynamo: "1.6.1"' in upgrade.after
     assert "vllm-runtime:1.6.1" in upgrade.after
 

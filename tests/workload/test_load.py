@@ -145,10 +145,10 @@ def test_each_arrival_at_twice_the_scale() -> None:
         "every: 5, seconds: 1}",
     }
     for once, twice in arrivals.items():
-        one, two = (
+        once_scaled, two = (
             parse_workload(GOOD.replace("poisson: 2", a), "w.yaml").workload for a in (once, twice)
         )
-        assert one.scaled(2) == two
+        assert once_scaled.scaled(2) == two
     recorded = parse_workload("trace: {format: azure}\n", "w.yaml").workload
     assert recorded.scaled(2).trace == recorded.trace.model_copy(update={"speed": 2.0})  # type: ignore[union-attr]
 
@@ -215,7 +215,7 @@ def test_a_file_of_one_long_line_is_no_workload(tmp_path: Path) -> None:
 def test_a_concurrency_replaces_the_arrivals() -> None:
     loaded = parse_workload(GOOD, "w.yaml").with_concurrency(32)
     assert (loaded.workload.concurrency, loaded.mean_rate()) == (32, None)
-    assert {one.at_ms for one in loaded.requests(0)} == {0.0}
+    assert {request.at_ms for request in loaded.requests(0)} == {0.0}
     with pytest.raises(UsageError, match="--concurrency: agentic has recorded arrivals or"):
         find_workload("agentic").with_concurrency(2)
 

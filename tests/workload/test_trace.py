@@ -23,9 +23,9 @@ def row(at: object = 0, tokens: int = 600, output: int = 5, ids: object = (1, 2)
 
 def test_mooncake_blocks_are_split_and_shared() -> None:
     text = lines(row(1000), row(1500, ids=[1, 3]), row(3000, output=0))
-    found = read_trace(MOONCAKE, text, "t", None)
-    first, second = found.requests
-    assert found.without_output == 1
+    recorded = read_trace(MOONCAKE, text, "t", None)
+    first, second = recorded.requests
+    assert recorded.without_output == 1
     assert (first.at_ms, second.at_ms) == (0.0, 500.0)
     assert len(first.blocks) == 10  # of 64 tokens
     assert first.blocks[:8] == second.blocks[:8]
@@ -40,8 +40,8 @@ def test_speed_and_limit() -> None:
 
 def test_the_earliest_request_is_the_start_whatever_the_order_of_the_lines() -> None:
     text = lines(*(row(at, tokens=at, ids=[]) for at in (3000, 2000, 1000)))
-    found = read_trace(MOONCAKE, text, "t", None).requests
-    assert [(r.at_ms, r.input_tokens) for r in found] == [(0, 1000), (1000, 2000), (2000, 3000)]
+    recorded = read_trace(MOONCAKE, text, "t", None).requests
+    assert [(r.at_ms, r.input_tokens) for r in recorded] == [(0, 1000), (1000, 2000), (2000, 3000)]
 
 
 def test_a_line_beyond_the_limit_is_not_checked() -> None:

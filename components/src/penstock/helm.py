@@ -63,8 +63,8 @@ class HelmError(ValueError):
     @property
     def right(self) -> str:
         """The missing right, such as "list secrets"; "" if the message names none."""
-        found = _FORBIDDEN_MESSAGE.search(str(self))
-        return f"{found['verb']} {found['resource']}" if found else ""
+        match = _FORBIDDEN_MESSAGE.search(str(self))
+        return f"{match['verb']} {match['resource']}" if match else ""
 
     @property
     def is_transient(self) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from prometheus_client.parser import text_string_to_metric_families
-
 
 @dataclass(frozen=True)
 class Sample:
@@ -37,6 +35,9 @@ class Metrics:
 
 def parse(text: str) -> list[Sample]:
     """The samples of a scrape; ValueError when it is not in the Prometheus text format."""
+    # Importing it takes 0.1 s, also of commands that read no metrics.
+    from prometheus_client.parser import text_string_to_metric_families
+
     return [
         Sample(sample.name, dict(sample.labels), sample.value)
         for family in text_string_to_metric_families(text)

@@ -2,10 +2,10 @@
 
 {{- define "penstock.frontend.env" -}}
 {{ include "penstock.env" . }}
-DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }}
-DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
+DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }} # from drain_timeout_s
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25" # from drain_timeout_s
 {{- with include "penstock.overloadStatus" . }}
-DYN_HTTP_OVERLOAD_STATUS_CODE: {{ quote . }}
+DYN_HTTP_OVERLOAD_STATUS_CODE: {{ quote . }} # from frontend.overload_status
 {{- end }}
 {{- end -}}
 
@@ -31,21 +31,21 @@ drain + 30 + 25 < drain + 60 = terminationGracePeriodSeconds. The mocker has onl
 {{- $drain := int64 .root.Values.drain_timeout_s -}}
 {{ include "penstock.env" .root }}
 {{- if eq .root.Values.engine.kind "mocker" }}
-DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ $drain | quote }}
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ $drain | quote }} # from drain_timeout_s
 {{- else }}
-DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: {{ $drain | quote }}
-DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25"
+DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS: {{ $drain | quote }} # from drain_timeout_s
+DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25" # from drain_timeout_s
 {{- end }}
-DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }}
+DYN_WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: {{ add $drain 55 | quote }} # from drain_timeout_s
 {{- $autoscaling := include "penstock.autoscaling" . | fromJson }}
 {{- if and (eq ($autoscaling.signal | default "") "kv_usage") (eq .root.Values.engine.kind "trtllm") }}
-DYN_TRTLLM_PUBLISH_METRICS: "true"
+DYN_TRTLLM_PUBLISH_METRICS: "true" # from {pool}.autoscaling.signal
 {{- end }}
 {{- with .pool.request_limit }}
-DYN_ENGINE_REQUEST_LIMIT: {{ include "penstock.number" . | quote }}
+DYN_ENGINE_REQUEST_LIMIT: {{ include "penstock.number" . | quote }} # from {pool}.request_limit
 {{- end }}
 {{- with .pool.queue_limit }}
-DYN_DYNAMO_REQUEST_QUEUE_LIMIT: {{ include "penstock.number" . | quote }}
+DYN_DYNAMO_REQUEST_QUEUE_LIMIT: {{ include "penstock.number" . | quote }} # from {pool}.queue_limit
 {{- end }}
 {{- include "penstock.transferEnv" . }}
 {{- end -}}
@@ -56,13 +56,13 @@ the generic endpoint is for both, so that no export fails when the endpoint is a
 */}}
 {{- define "penstock.tracing.env" -}}
 {{- with .root.Values.tracing }}
-OTEL_EXPORT_ENABLED: "true"
-OTEL_EXPORTER_OTLP_ENDPOINT: {{ quote .endpoint }}
-OTEL_EXPORTER_OTLP_PROTOCOL: {{ ternary "http/protobuf" "grpc" (hasSuffix ":4318" .endpoint) | quote }}
-OTEL_SERVICE_NAME: {{ printf "%s-%s" $.root.Release.Name $.name | quote }}
+OTEL_EXPORT_ENABLED: "true" # from tracing
+OTEL_EXPORTER_OTLP_ENDPOINT: {{ quote .endpoint }} # from tracing.endpoint
+OTEL_EXPORTER_OTLP_PROTOCOL: {{ ternary "http/protobuf" "grpc" (hasSuffix ":4318" .endpoint) | quote }} # from tracing.endpoint
+OTEL_SERVICE_NAME: {{ printf "%s-%s" $.root.Release.Name $.name | quote }} # from tracing
 {{- $defaults := get (include "penstock.defaults" $.root | fromJson) "tracing" }}
 {{- $ratio := ternary .sample_ratio $defaults.sample_ratio (hasKey . "sample_ratio") }}
-OTEL_TRACES_SAMPLE_RATIO: {{ include "penstock.number" $ratio | quote }}
+OTEL_TRACES_SAMPLE_RATIO: {{ include "penstock.number" $ratio | quote }} # from tracing.sample_ratio, tracing
 {{- end }}
 {{- end -}}
 
@@ -109,30 +109,30 @@ OTEL_TRACES_SAMPLE_RATIO: {{ include "penstock.number" $ratio | quote }}
 {{- $infrastructure := .Values.infrastructure -}}
 {{- $discovery := include "penstock.discovery" . -}}
 {{- if ne $discovery "kubernetes" }}
-DYN_DISCOVERY_BACKEND: {{ quote $discovery }}
+DYN_DISCOVERY_BACKEND: {{ quote $discovery }} # from infrastructure.discovery, platform
 {{- end }}
 {{- with include "penstock.etcdEndpoints" . }}
-ETCD_ENDPOINTS: {{ quote . }}
+ETCD_ENDPOINTS: {{ quote . }} # from infrastructure.etcd_endpoints
 {{- end }}
 {{- if ne $infrastructure.events "zmq" }}
-DYN_EVENT_PLANE: {{ quote $infrastructure.events }}
+DYN_EVENT_PLANE: {{ quote $infrastructure.events }} # from infrastructure.events
 {{- end }}
 {{- if ne $infrastructure.requests "tcp" }}
-DYN_REQUEST_PLANE: {{ quote $infrastructure.requests }}
+DYN_REQUEST_PLANE: {{ quote $infrastructure.requests }} # from infrastructure.requests
 {{- end }}
 {{- with $infrastructure.nats_url }}
-NATS_SERVER: {{ quote . }}
+NATS_SERVER: {{ quote . }} # from infrastructure.nats_url
 {{- end }}
 {{- with .Values.model.harmony_vocabulary }}
 # Dynamo's harmony parsers read o200k_base.tiktoken here. Without it and without a network they lose
 # reasoning and tool calls: the response is empty, with status 200.
-TIKTOKEN_ENCODINGS_BASE: {{ quote . }}
+TIKTOKEN_ENCODINGS_BASE: {{ quote . }} # from model.harmony_vocabulary
 {{- end }}
 {{- with include "penstock.cachePath" . }}
-HF_HOME: {{ quote . }}
+HF_HOME: {{ quote . }} # from model.cache.mount_path, model.cache
 {{- end }}
 {{- $cache := include "penstock.cache" . | fromJson -}}
 {{- if or $cache.offline $cache.download }}
-HF_HUB_OFFLINE: "1"
+HF_HUB_OFFLINE: "1" # from model.cache.offline, model.cache.download
 {{- end }}
 {{- end -}}

@@ -3,15 +3,15 @@
 {{- $router := .Values.router -}}
 - "-m"
 - "dynamo.frontend"
-- "--http-port"
+- "--http-port" # from frontend.port
 - {{ include "penstock.number" .Values.frontend.port | quote }}
-- "--router-mode"
+- "--router-mode" # from router.mode
 - {{ $router.mode | quote }}
 {{- if and (eq $router.mode "kv") (not $router.kv_events) }}
-- "--no-router-kv-events"
+- "--no-router-kv-events" # from router.kv_events, router.mode
 {{- end }}
 {{- if include "penstock.replicaSync" . }}
-- "--router-replica-sync"
+- "--router-replica-sync" # from router.replica_sync, router.mode
 {{- end }}
 {{- $inPolicy := list "overlap_score_credit" "prefill_load_scale" "temperature" "queue_threshold" -}}
 {{- $inPolicy = ternary $inPolicy list (include "penstock.router.hasPolicyFile" . | eq "true") -}}
@@ -33,21 +33,21 @@
 {{- end }}
 {{- end }}
 {{- if and $router.queue_policy (not $inPolicy) }}
-- "--router-queue-policy"
+- "--router-queue-policy" # from router.queue_policy
 - {{ $router.queue_policy | quote }}
 {{- end }}
 {{- if include "penstock.router.policy" . }}
-- "--router-policy-config"
+- "--router-policy-config" # from router.overlap_score_credit, router.prefill_load_scale, router.temperature, router.queue_threshold, router.queue_policy, router.mode, dynamo
 - "/etc/penstock/router.yaml"
 {{- end }}
 {{- if $router.conditional_disagg }}
-- "--router-conditional-disagg"
+- "--router-conditional-disagg" # from router.conditional_disagg
 {{- end }}
-- "--migration-limit"
+- "--migration-limit" # from frontend.migration_limit
 - {{ include "penstock.number" .Values.frontend.migration_limit | quote }}
-- "--tokenizer"
+- "--tokenizer" # from frontend.tokenizer
 - {{ .Values.frontend.tokenizer | quote }}
-- "--no-tokenizer-fallback"
+- "--no-tokenizer-fallback" # from frontend.tokenizer
 {{- range .Values.frontend.args }}
 - {{ quote . }}
 {{- end }}

@@ -82,39 +82,39 @@ cause of NIXL_ERR_REMOTE_DISCONNECT. UCX does not support EFA, whose shared memo
 {{- $transport := include "penstock.transport" .root -}}
 {{- $kind := .root.Values.engine.kind -}}
 {{- if include "penstock.mnnvl" . }}
-NCCL_MNNVL_ENABLE: "1"
-NCCL_CUMEM_ENABLE: "1"
-NCCL_NVLS_ENABLE: "1"
+NCCL_MNNVL_ENABLE: "1" # from hardware.fabric, kv_transfer.transport
+NCCL_CUMEM_ENABLE: "1" # from hardware.fabric, kv_transfer.transport
+NCCL_NVLS_ENABLE: "1" # from hardware.fabric, kv_transfer.transport
 {{- end }}
 {{- if and (include "penstock.efa" .root) (include "penstock.rdma" .) }}
-FI_PROVIDER: "efa"
-FI_EFA_USE_DEVICE_RDMA: "1"
-FI_EFA_ENABLE_SHM_TRANSFER: "0"
+FI_PROVIDER: "efa" # from hardware.fabric, kv_transfer.transport
+FI_EFA_USE_DEVICE_RDMA: "1" # from hardware.fabric, kv_transfer.transport
+FI_EFA_ENABLE_SHM_TRANSFER: "0" # from hardware.fabric, kv_transfer.transport
 {{- end }}
 {{- if ne .name "worker" }}
 {{- if eq $transport "mnnvl" }}
-UCX_TLS: "cuda_copy,cuda_ipc,tcp"
-UCX_CUDA_IPC_ENABLE_MNNVL: "y"
+UCX_TLS: "cuda_copy,cuda_ipc,tcp" # from kv_transfer.transport, hardware.fabric
+UCX_CUDA_IPC_ENABLE_MNNVL: "y" # from hardware.fabric, kv_transfer.transport
 {{- else if eq $transport "tcp" }}
-UCX_TLS: "tcp,cuda_copy,cuda_ipc"
+UCX_TLS: "tcp,cuda_copy,cuda_ipc" # from kv_transfer.transport, hardware.fabric
 {{- else if and (eq $transport "rdma") (include "penstock.efa" .root) }}
 {{- if eq $kind "trtllm" }}
-TRTLLM_NIXL_KVCACHE_BACKEND: "LIBFABRIC"
+TRTLLM_NIXL_KVCACHE_BACKEND: "LIBFABRIC" # from hardware.fabric, kv_transfer.transport
 {{- else if eq $kind "sglang" }}
-SGLANG_DISAGGREGATION_NIXL_BACKEND: "LIBFABRIC"
+SGLANG_DISAGGREGATION_NIXL_BACKEND: "LIBFABRIC" # from hardware.fabric, kv_transfer.transport
 {{- end }}
 {{- else if eq $transport "rdma" }}
-UCX_TLS: "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc"
-UCX_RNDV_SCHEME: "get_zcopy"
-UCX_RNDV_THRESH: "0"
+UCX_TLS: "rc_x,rc,dc_x,dc,cuda_copy,cuda_ipc" # from kv_transfer.transport, hardware.fabric
+UCX_RNDV_SCHEME: "get_zcopy" # from kv_transfer.transport, hardware.fabric
+UCX_RNDV_THRESH: "0" # from kv_transfer.transport, hardware.fabric
 {{- if eq (toString .root.Values.hardware.fabric) "roce" }}
-UCX_IB_ADDR_TYPE: "eth"
+UCX_IB_ADDR_TYPE: "eth" # from hardware.fabric, kv_transfer.transport
 {{- end }}
 {{- end }}
 {{- if and (eq $kind "sglang") .root.Values.kv_transfer.timeout_ms }}
 # It includes the time that a prompt waits in the prefill queue, so SGLang's default of 300 s applies
 # unless the graph sets another value.
-SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 .root.Values.kv_transfer.timeout_ms) 999) 1000 | quote }}
+SGLANG_DISAGGREGATION_WAITING_TIMEOUT: {{ div (add (int64 .root.Values.kv_transfer.timeout_ms) 999) 1000 | quote }} # from kv_transfer.timeout_ms
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -74,7 +74,7 @@ containers:
     image: {{ quote .image }}
     command: ["python3", "-m", "dynamo.planner"]
     args:
-      - "--config"
+      - "--config" # from planner.config, planner.max_gpus, engine.kind, prefill.autoscaling, decode.autoscaling, worker.autoscaling
       - {{ include "penstock.planner.config" .root | quote }}
       {{- range .component.args }}
       - {{ quote . }}
@@ -85,7 +85,7 @@ containers:
 
 {{- define "penstock.planner.env" -}}
 {{ include "penstock.env" . }}
-PROMETHEUS_ENDPOINT: {{ quote .Values.cluster.monitoring.prometheus }}
+PROMETHEUS_ENDPOINT: {{ quote .Values.cluster.monitoring.prometheus }} # from cluster.monitoring.prometheus
 {{- end -}}
 
 {{/* Port of Prometheus if a pod of the graph queries it; empty otherwise. */}}

@@ -10,43 +10,43 @@ worker reads those statistics, and without them waits the full 30 s.
 {{- $values := .root.Values -}}
 {{- $cache := get .user "kv_cache_config" | default dict -}}
 {{- if not (hasKey .user "tensor_parallel_size") }}
-tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .user "pipeline_parallel_size" | default 1) (get .user "context_parallel_size" | default 1))) }}
+tensor_parallel_size: {{ include "penstock.tensorParallel" (set (omit . "divisor") "divisor" (mul (get .user "pipeline_parallel_size" | default 1) (get .user "context_parallel_size" | default 1))) }} # from {pool}.gpus, {pool}.nodes, config:pipeline_parallel_size, config:context_parallel_size
 {{- end }}
 {{- with $values.model.context_length }}
-max_seq_len: {{ include "penstock.number" . }}
+max_seq_len: {{ include "penstock.number" . }} # from model.context_length
 {{- end }}
 {{- /* Without it TensorRT-LLM fails a prompt that is longer than a step (Dynamo 1.6.0 known issues). */}}
 {{- $step := get .user "max_num_tokens" | default 8192 }}
 {{- $is_longer := gt (int64 ($values.model.context_length | default 0)) (int64 $step) }}
 {{- if and (ne .name "decode") $is_longer (not (hasKey .user "enable_chunked_prefill")) }}
-enable_chunked_prefill: true
+enable_chunked_prefill: true # from model.context_length, config:max_num_tokens
 {{- end }}
 {{- with include "penstock.revision" .root }}
-revision: {{ quote . }}
+revision: {{ quote . }} # from model.revision, model.cache.download
 {{- end }}
 {{- if ne .name "decode" }}
 kv_cache_config:
-  enable_block_reuse: true
+  enable_block_reuse: true # from {pool}
 {{- end }}
 {{- if eq .name "prefill" }}
-disable_overlap_scheduler: true
+disable_overlap_scheduler: true # from {pool}
 {{- end }}
 {{- if ne .name "worker" }}
-cache_transceiver_config:
-  backend: {{ upper $values.kv_transfer.backend | quote }}
+cache_transceiver_config: # from kv_transfer
+  backend: {{ upper $values.kv_transfer.backend | quote }} # from kv_transfer.backend
   {{- with include "penstock.trtllm.buffer" (dict "root" .root "block" (get $cache "tokens_per_block" | default 32) "length" (get .user "max_seq_len" | default $values.model.context_length)) }}
-  max_tokens_in_buffer: {{ . }}
+  max_tokens_in_buffer: {{ . }} # from kv_transfer.buffer_tokens, config:max_seq_len, model.context_length, config:kv_cache_config.tokens_per_block
   {{- end }}
   {{- with $values.kv_transfer.timeout_ms }}
-  kv_transfer_timeout_ms: {{ include "penstock.number" . }}
+  kv_transfer_timeout_ms: {{ include "penstock.number" . }} # from kv_transfer.timeout_ms
   {{- end }}
 {{- end }}
 {{- with $values.speculation }}
-speculative_config:
-  decoding_type: {{ get (dict "eagle3" "Eagle3" "mtp" "MTP" "ngram" "NGram") .method | quote }}
-  max_draft_len: {{ include "penstock.speculation.tokens" $ }}
+speculative_config: # from speculation
+  decoding_type: {{ get (dict "eagle3" "Eagle3" "mtp" "MTP" "ngram" "NGram") .method | quote }} # from speculation.method
+  max_draft_len: {{ include "penstock.speculation.tokens" $ }} # from speculation.draft_tokens
   {{- with include "penstock.draftModel" $.root }}
-  speculative_model: {{ quote . }}
+  speculative_model: {{ quote . }} # from speculation.draft_model, speculation.draft_revision, model.cache.mount_path, model.cache
   {{- end }}
 {{- end }}
 {{- end -}}

@@ -33,10 +33,10 @@ class Frontend:
 
     @property
     def text(self) -> str:
-        own = f'model="{self.model}"'
+        model_label = f'model="{self.model}"'
         lines = [
             "# TYPE dynamo_frontend_model_ready gauge",
-            f"dynamo_frontend_model_ready{{{own}}} 1",
+            f"dynamo_frontend_model_ready{{{model_label}}} 1",
             'dynamo_frontend_requests_total{model="unknown_model",status="error",'
             'error_type="not_found"} 99',
         ]
@@ -44,14 +44,14 @@ class Frontend:
             label = f'worker_id="{self.process}"'
             lines.append(f"dynamo_component_uptime_seconds{{{label}}} {self.uptime_s}")
         for (status, error), count in self.outcomes.items():
-            labels = f'endpoint="completions",error_type="{error}",{own},status="{status}"'
+            labels = f'endpoint="completions",error_type="{error}",{model_label},status="{status}"'
             lines.append(f"dynamo_frontend_requests_total{{{labels}}} {count}")
         for bound in BOUNDS:
-            count = sum(one <= float(bound) for one in self.ttft_s)
+            count = sum(ttft_ <= float(bound) for ttft_ in self.ttft_s)
             name = "dynamo_frontend_time_to_first_token_seconds_bucket"
-            lines.append(f'{name}{{{own},le="{bound}"}} {count}')
+            lines.append(f'{name}{{{model_label},le="{bound}"}} {count}')
         sums = {"request_duration_seconds": self.durations, "output_sequence_tokens": self.lengths}
         for name, values in sums.items():
-            lines.append(f"dynamo_frontend_{name}_sum{{{own}}} {sum(values)}")
-            lines.append(f"dynamo_frontend_{name}_count{{{own}}} {len(values)}")
+            lines.append(f"dynamo_frontend_{name}_sum{{{model_label}}} {sum(values)}")
+            lines.append(f"dynamo_frontend_{name}_count{{{model_label}}} {len(values)}")
         return "\n".join([*lines, "# EOF", ""])

@@ -32,7 +32,7 @@ def bench(
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AGENTPERF", does)
         patch.setenv("OPENAI_API_KEY", "the-secret")
-        return penstock("bench", url, *AGENTPERF, *arguments)
+        return penstock("bench", "public", url, *AGENTPERF, *arguments)
 
 
 def test_the_tool_gets_the_context_that_dynamo_reports(tmp_path: Path) -> None:
@@ -56,18 +56,18 @@ def test_the_tool_gets_the_context_that_dynamo_reports(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "shown"),
+    ("model", "line"),
     [
         ({"id": "m", "context_window": 8192}, "context: 8,192 tokens; the benchmark needs 65,536"),
         ({"id": "m"}, "context: unknown (context-not-reported); the benchmark needs 65,536"),
     ],
 )
 def test_the_verdict_stays_that_of_the_tool(
-    model: dict[str, object], shown: str, tmp_path: Path
+    model: dict[str, object], line: str, tmp_path: Path
 ) -> None:
     done = bench(tmp_path, "--request-timeout", "30s", model=model)
     assert done.returncode == 0, done.stderr
-    assert shown in done.stdout
+    assert line in done.stdout
     assert "agentperf-local: reduced, so the run is not comparable" in done.stdout
 
 
@@ -103,8 +103,8 @@ def test_ctrl_c_ends_the_tool(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("installed", "words"),
     [
-        ((), "Run `penstock env install agentperf` (0.1 GB, once)."),
-        (("agentperf",), "Run `penstock env install harmony`."),
+        ((), "Run `penstock tools env install agentperf` (0.1 GB, once)."),
+        (("agentperf",), "Run `penstock tools env install harmony`."),
     ],
 )
 def test_with_no_install_the_fix_installs_its_environments(

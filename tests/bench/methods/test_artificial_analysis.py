@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import PARTS, PartResult, Spread, output_speed
-from penstock.bench.methods.artificial_analysis_report import remarks
+from penstock.bench.methods.report import part_remarks
 from penstock.bench.run import Endpoint
 from penstock.simulate.window import ServedRequest
 from tests.bench.bench_runs import e2e_ms, ttft_ms
@@ -30,7 +30,7 @@ def bench(folder: Path, *arguments: str, does: str = "succeed") -> CompletedProc
     with server.running(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
         patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", server.url, *METHOD, *arguments)
+        return penstock("bench", "public", server.url, *METHOD, *arguments)
 
 
 @pytest.mark.program
@@ -61,8 +61,8 @@ def test_the_requests_have_the_lengths_of_the_part(tmp_path: Path) -> None:
     done = bench(tmp_path, "--part", "1k-parallel", "--out", str(out), "--json")
     assert done.returncode == 0, done.stderr
     bodies = [json.loads(line)["payload"] for line in (out / "requests.jsonl").open()]
-    assert {(len(one["prompt"]), one["max_tokens"]) for one in bodies} == {(1000, 1000)}
-    assert len({tuple(one["prompt"]) for one in bodies}) == len(bodies) == 10
+    assert {(len(body["prompt"]), body["max_tokens"]) for body in bodies} == {(1000, 1000)}
+    assert len({tuple(body["prompt"]) for body in bodies}) == len(bodies) == 10
     document = read_output("bench", done.stdout)
     assert document["part"]["concurrency"] == 10
     assert document["output_speed"]["median"] == pytest.approx(999 / 0.030)
@@ -83,7 +83,7 @@ def test_requests_that_are_longer_than_the_context_are_not_sent(tmp_path: Path) 
     listed = b'{"data": [{"id": "m", "context_window": 8192}]}'
     with serving(lambda r: respond(r, listed)) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
-        done = penstock("bench", url, *METHOD, "--part", "100k")
+        done = penstock("bench", "public", url, *METHOD, "--part", "100k")
     assert done.returncode == BENCH
     assert "a request has 102,000 tokens, and the context length is 8,192. Fix:" in done.stderr
 
@@ -94,13 +94,13 @@ def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     server = CompletionsServer(script=lambda _: Response(first_s=0.4, gap_s=0.002))
     arguments = ("--part", "1k", "--requests", "2", "--out", str(tmp_path / "out"), "--json")
     with server.running():
-        done = penstock("bench", server.url, *METHOD, *arguments)
+        done = penstock("bench", "public", server.url, *METHOD, *arguments)
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
     records = [json.loads(line) for line in (tmp_path / "out/profile_export.jsonl").open()]
     assert len(records) == len(server.sent) == 2
-    speeds = [999_000 / (e2e_ms(one) - ttft_ms(one)) for one in records]
-    rates = [1_000_000 / e2e_ms(one) for one in records]
+    speeds = [999_000 / (e2e_ms(record) - ttft_ms(record)) for record in records]
+    rates = [1_000_000 / e2e_ms(record) for record in records]
     for name, values in (("output_speed", speeds), ("throughput", rates)):
         assert document[name]["lowest"] == pytest.approx(min(values))
         assert document[name]["highest"] == pytest.approx(max(values))
@@ -132,7 +132,7 @@ def test_the_first_token_does_not_count_for_the_output_speed() -> None:
 
 def test_chunks_of_several_tokens_are_reported() -> None:
     spread = Spread(median=1.0, lowest=1.0, highest=1.0)
-    found = PartResult(
+    result = PartResult(
         endpoint=Endpoint(url="http://h", model="m"),
         part=PARTS["1k"],
         requests=1,
@@ -147,4 +147,4 @@ def test_chunks_of_several_tokens_are_reported() -> None:
         cpu_share=0.0,
         interrupted="",
     )
-    assert any("a chunk of a stream has 3.0 tokens" in line for line in remarks(found))
+    assert any("a chunk of a stream has 3.0 tokens" in line for line in part_remarks(result))

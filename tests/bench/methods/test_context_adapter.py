@@ -51,9 +51,9 @@ def test_the_context_length_is_added_where_the_tool_finds_none(
 ) -> None:
     listed = {"object": "list", "data": [{"id": "m", **entry}]}
     with adapted(lambda r: respond(r, json.dumps(listed).encode()), configured) as client:
-        found = client.get("/v1/models").json()["data"][0]
-    assert found.pop("max_model_len", None) == added
-    assert found == {k: v for k, v in {"id": "m", **entry}.items() if k != "max_model_len"}
+        answer = client.get("/v1/models").json()["data"][0]
+    assert answer.pop("max_model_len", None) == added
+    assert answer == {k: v for k, v in {"id": "m", **entry}.items() if k != "max_model_len"}
 
 
 @pytest.mark.parametrize("body", [b"no JSON", b"[]", b'{"data": 3}', b'{"data": ["m"]}', b""])

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from penstock.bench.methods.frontend_counters import Counters, is_frontend, read_scrape
+from penstock.bench.methods.frontend_counters import Counters, is_frontend, quantile, read_scrape
 from tests.bench.methods.frontends import MODEL, Frontend
 
 
@@ -15,12 +15,12 @@ def test_the_counters_of_one_model_are_read() -> None:
     frontend.finish(ttft_s=0.03, duration_s=2.0, tokens=100)
     frontend.fail("internal")
     scrape = read_scrape(frontend.text, MODEL.lower())  # a frontend may write it in lower case
-    found = scrape.counters
+    counters = scrape.counters
     assert (scrape.process, scrape.uptime_s) == ("a1", 1000.0)
-    assert found.ttft == {0.0: 0, 0.022: 0, 0.047: 1, 0.1: 1, inf: 1}
-    assert (found.durations, found.duration_s) == (2, pytest.approx(2.1))
-    assert (found.lengths, found.tokens) == (1, 100)
-    assert (found.ok, found.errors, found.client_errors) == (1, 1, 0)
+    assert counters.ttft == {0.0: 0, 0.022: 0, 0.047: 1, 0.1: 1, inf: 1}
+    assert (counters.durations, counters.duration_s) == (2, pytest.approx(2.1))
+    assert (counters.lengths, counters.tokens) == (1, 100)
+    assert (counters.ok, counters.errors, counters.client_errors) == (1, 1, 0)
 
 
 def test_a_model_without_requests_has_no_counts() -> None:
@@ -53,3 +53,27 @@ def test_only_metrics_of_a_frontend_are_recognized() -> None:
     assert is_frontend(Frontend().text)
     assert not is_frontend("vllm:num_requests_running 1\n")
     assert not is_frontend("<html>")
+
+
+BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "share", "estimate"),
+    [
+        (BUCKETS, 0.05, (0.05, 0.0, 0.1)),
+        (BUCKETS, 0.1, (0.1, 0.0, 0.1)),
+        (BUCKETS, 0.5, (0.3, 0.2, 0.4)),  # half of the 80 requests in the bucket are lower
+        (BUCKETS, 0.9, (0.4, 0.2, 0.4)),
+        (BUCKETS, 0.99, (None, 0.4, inf)),
+        ({1.0: 0.0, 2.0: 4.0, inf: 4.0}, 0.5, (1.5, 1.0, 2.0)),
+        ({}, 0.5, None),
+        ({0.1: 0.0, inf: 0.0}, 0.5, None),
+    ],
+)
+def test_a_percentile_is_interpolated_in_its_bucket(
+    buckets: dict[float, float], share: float, estimate: tuple[float | None, float, float] | None
+) -> None:
+    percentile = quantile(buckets, share)
+    values = percentile and (percentile.value, percentile.low, percentile.high)
+    assert values == (pytest.approx(estimate) if estimate else None)

@@ -9,10 +9,12 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from penstock.bench.methods.documents import openrouter_document
 from penstock.bench.methods.openrouter import Observation, observe, require_traffic
-from penstock.bench.methods.openrouter_report import as_json, lines
+from penstock.bench.methods.report import openrouter_report
 from penstock.errors import BenchError
 from tests.bench.methods.frontends import MODEL, Frontend
+from tests.reports.read import text_of
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import respond, serving
@@ -38,10 +40,10 @@ class World:
                 event(self)
 
     def read(self, url: str) -> str:
-        found = self.at[url]
-        if found == DOWN:
+        frontend = self.at[url]
+        if frontend == DOWN:
             raise ConnectionRefusedError("refused")
-        return found if isinstance(found, str) else found.text
+        return frontend if isinstance(frontend, str) else frontend.text
 
     def observe(self, seconds: float) -> Observation:
         return observe(
@@ -55,6 +57,10 @@ class World:
         )
 
 
+def lines(observation: Observation) -> list[str]:
+    return text_of(openrouter_report(observation)).splitlines()
+
+
 def finishes(frontend: Frontend, tokens: int = 100, ttft_s: float = 0.03) -> Callable[..., None]:
     return lambda _: frontend.finish(ttft_s=ttft_s, duration_s=2.0, tokens=tokens)
 
@@ -63,12 +69,12 @@ def test_only_requests_of_the_run_count() -> None:
     frontend = Frontend()
     frontend.finish(ttft_s=5.0, duration_s=100.0, tokens=1)
     events = {float(n): finishes(frontend, tokens=10 * n) for n in range(1, 9)}
-    found = World(at={A: frontend}, events=events).observe(20.0)
-    assert (found.total.ok, found.total.tokens) == (8, 360)
-    assert sorted(found.known) == [5.0 * n for n in range(1, 9)]
-    assert (found.since_start.ok, found.unknown, found.processes) == (9, 0, 1)
-    text = list(lines(found))
-    assert text[0] == f"openrouter, {MODEL} at {A}: traffic of all clients in 20 s"
+    observation = World(at={A: frontend}, events=events).observe(20.0)
+    assert (observation.total.ok, observation.total.tokens) == (8, 360)
+    assert sorted(observation.known) == [5.0 * n for n in range(1, 9)]
+    assert (observation.since_start.ok, observation.unknown, observation.processes) == (9, 0, 1)
+    text = lines(observation)
+    assert text[0] == f"openrouter, {MODEL} at {A}; traffic of all clients in 20 s"
     assert text[1] == "requests: 8 successful, 0 failed, 0 with an error of the client"
     rows = [line.split("  ") for line in text]
     cells = {row[0]: [cell.strip() for cell in row[1:] if cell.strip()] for row in rows}
@@ -81,10 +87,14 @@ def test_only_requests_of_the_run_count() -> None:
 def test_two_frontends_are_added() -> None:
     first, second = Frontend(), Frontend(process="b2")
     events = {1.0: finishes(first), 1.1: finishes(second), 2.0: lambda _: second.fail("internal")}
-    found = World(at={A: first, B: second}, events=events).observe(5.0)
-    assert (found.total.ok, found.total.errors, found.total.uptime) == (2, 1, 2 / 3)
-    assert found.known == (50.0, 50.0)
-    assert found.processes == 2
+    observation = World(at={A: first, B: second}, events=events).observe(5.0)
+    assert (observation.total.ok, observation.total.errors, observation.total.uptime) == (
+        2,
+        1,
+        2 / 3,
+    )
+    assert observation.known == (50.0, 50.0)
+    assert observation.processes == 2
 
 
 def test_a_frontend_that_restarts_counts_from_zero() -> None:
@@ -99,12 +109,12 @@ def test_a_frontend_that_restarts_counts_from_zero() -> None:
         world.at[A] = new
 
     events = {1.0: finishes(old), 2.0: stop, 4.0: start, 5.0: finishes(new)}
-    found = World(at={A: old}, events=events).observe(10.0)
-    assert (found.total.ok, found.since_start.ok) == (3, 4)
-    assert sorted(found.known) == [20.0, 50.0, 50.0]
-    assert found.failed_readings == 8
-    assert any("2 frontend processes at 1 addresses" in line for line in lines(found))
-    assert "8 of 40 readings of the metrics failed" in list(lines(found))
+    observation = World(at={A: old}, events=events).observe(10.0)
+    assert (observation.total.ok, observation.since_start.ok) == (3, 4)
+    assert sorted(observation.known) == [20.0, 50.0, 50.0]
+    assert observation.failed_readings == 8
+    assert any("2 frontend processes at 1 addresses" in line for line in lines(observation))
+    assert "8 of 40 readings of the metrics failed" in lines(observation)
 
 
 def test_a_reset_is_found_without_an_id_of_the_process() -> None:
@@ -116,8 +126,12 @@ def test_a_reset_is_found_without_an_id_of_the_process() -> None:
     def restart(world: World) -> None:
         world.at[A] = new
 
-    found = World(at={A: old}, events={3.0: restart}).observe(5.0)
-    assert (found.total.ok, found.total.tokens, found.since_start.ok) == (1, 40, 6)
+    observation = World(at={A: old}, events={3.0: restart}).observe(5.0)
+    assert (observation.total.ok, observation.total.tokens, observation.since_start.ok) == (
+        1,
+        40,
+        6,
+    )
 
 
 def test_an_address_of_several_frontends_counts_no_request_twice() -> None:
@@ -130,16 +144,16 @@ def test_an_address_of_several_frontends_counts_no_request_twice() -> None:
         world.at[A] = second if world.at[A] is first else first
 
     events = {0.3 * n: other for n in range(1, 10)} | {1.0: finishes(first)}
-    found = World(at={A: first}, events=events).observe(5.0)
-    assert (found.total.ok, found.since_start.ok) == (1, 15)
-    assert any("name each frontend by its own address" in line for line in lines(found))
+    observation = World(at={A: first}, events=events).observe(5.0)
+    assert (observation.total.ok, observation.since_start.ok) == (1, 15)
+    assert any("name each frontend by its own address" in line for line in lines(observation))
 
 
 def test_uptime_is_that_of_windows_that_were_observed() -> None:
     frontend = Frontend()
     events = {5.0: lambda _: frontend.fail("internal"), 200.0: finishes(frontend)}
-    found = World(at={A: frontend}, events=events).observe(310.0)
-    document = read_output("bench", as_json(found))
+    observation = World(at={A: frontend}, events=events).observe(310.0)
+    document = read_output("bench", openrouter_document(observation).as_json())
     assert document["uptime"] == {
         "5 min": 1.0,
         "30 min": None,
@@ -147,7 +161,7 @@ def test_uptime_is_that_of_windows_that_were_observed() -> None:
         "the run": 0.5,
         "since the frontends started": 0.5,
     }
-    assert any("100.00%  not observed  not observed  50.00%" in line for line in lines(found))
+    assert any("100.00%  not observed  not observed  50.00%" in line for line in lines(observation))
 
 
 def test_requests_that_ended_together_give_bounds() -> None:
@@ -158,12 +172,12 @@ def test_requests_that_ended_together_give_bounds() -> None:
             frontend.finish(ttft_s=0.2, duration_s=1.0, tokens=7)
 
     events = {float(n): finishes(frontend, tokens=10 * n) for n in range(1, 9)} | {9.0: burst}
-    found = World(at={A: frontend}, events=events).observe(12.0)
-    document = read_output("bench", as_json(found))
+    observation = World(at={A: frontend}, events=events).observe(12.0)
+    document = read_output("bench", openrouter_document(observation).as_json())
     assert document["throughput"]["p50"] == {"low": 20.0, "high": 30.0}
     assert document["throughput"]["p99"] == {"low": 0.0, "high": 5.0}
     assert document["ttft_ms"]["p99"] == {"value": None, "bucket": [100.0, None]}
-    text = "\n".join(lines(found))
+    text = "\n".join(lines(observation))
     assert "20.0 to 30.0" in text
     assert "at most 5.0" in text
     assert "above 100" in text
@@ -171,10 +185,10 @@ def test_requests_that_ended_together_give_bounds() -> None:
 
 
 def test_a_run_without_traffic_is_an_error() -> None:
-    found = World(at={A: Frontend()}).observe(3.0)
-    assert any(line.startswith("TTFT (ms)") and "-" in line for line in lines(found))
+    observation = World(at={A: Frontend()}).observe(3.0)
+    assert any(line.startswith("TTFT (ms)") and "-" in line for line in lines(observation))
     with pytest.raises(BenchError, match=rf"no request for {MODEL} ended within 3 s\. Fix:"):
-        require_traffic(found)
+        require_traffic(observation)
 
 
 def test_an_interrupted_run_keeps_its_figures() -> None:
@@ -183,9 +197,11 @@ def test_an_interrupted_run_keeps_its_figures() -> None:
     def interrupt(_: World) -> None:
         raise KeyboardInterrupt
 
-    found = World(at={A: frontend}, events={1.0: finishes(frontend), 3.0: interrupt}).observe(9.0)
-    assert (found.interrupted, found.total.ok) == ("interrupted", 1)
-    assert list(lines(found))[1] == "incomplete: interrupted"
+    observation = World(at={A: frontend}, events={1.0: finishes(frontend), 3.0: interrupt}).observe(
+        9.0
+    )
+    assert (observation.interrupted, observation.total.ok) == ("interrupted", 1)
+    assert lines(observation)[1] == "incomplete: interrupted"
 
 
 @pytest.mark.parametrize(
@@ -215,11 +231,11 @@ def test_two_addresses_are_read_over_http() -> None:
 
         return answer
 
-    with serving(handle(first)) as one, serving(handle(second)) as other:
-        arguments = (one, other, "--method", "openrouter", "--duration", "300ms", "--json")
-        done = penstock("bench", *arguments)
+    with serving(handle(first)) as first_url, serving(handle(second)) as other:
+        arguments = (first_url, other, "--method", "openrouter", "--duration", "300ms", "--json")
+        done = penstock("bench", "public", *arguments)
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
-    assert document["urls"] == [one, other]
+    assert document["urls"] == [first_url, other]
     assert document["requests"]["successful"] > 0
     assert document["mean_throughput"] == pytest.approx(50.0)

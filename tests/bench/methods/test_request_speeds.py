@@ -27,8 +27,8 @@ def change(
 
 def read(*changes: Counters) -> RequestSpeeds:
     speeds = RequestSpeeds()
-    for one in changes:
-        speeds.add(one)
+    for change in changes:
+        speeds.add(change)
     return speeds
 
 
@@ -74,7 +74,7 @@ def test_too_many_unknown_requests_leave_no_bound() -> None:
 def test_the_bounds_contain_the_percentile_of_all_requests(seed: int) -> None:
     random = Random(seed)
     every = [random.uniform(1, 500) for _ in range(random.randrange(2, 60))]
-    known = [one for one in every if random.random() < 0.8]
+    known = [each for each in every if random.random() < 0.8]
     for share in (0.5, 0.75, 0.9, 0.99):
         true = sorted(every, reverse=True)[ceil(share * len(every)) - 1]
         bounds = fastest(known, len(every) - len(known), share)

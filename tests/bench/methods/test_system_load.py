@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock.bench.measurement import Failures
+from penstock.bench.methods.report import system_load_report
 from penstock.bench.methods.system_load import Phase, SystemLoad, levels, phase_of
-from penstock.bench.methods.system_load_report import lines
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.run import Endpoint
 from tests.bench.methods.test_artificial_analysis import bench, served
+from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
 E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
@@ -21,20 +22,20 @@ E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
 
 def records(level: int, rounds: int, failed: int = 0, unsent: int = 100) -> Records:
     """Each of ``level`` users sends a request when the one before ends."""
-    one = served(TOKENS, TTFT_MS, E2E_MS)
-    found = {}
+    request = served(TOKENS, TTFT_MS, E2E_MS)
+    by_key = {}
     for at in range(rounds):
         start = at * E2E_MS
         moved = replace(
-            one, arrived_ms=start, first_ms=start + TTFT_MS, ended_ms=start + one.ended_ms
+            request, arrived_ms=start, first_ms=start + TTFT_MS, ended_ms=start + request.ended_ms
         )
-        found |= {(f"r{at}-{user}", 0): moved for user in range(level)}
+        by_key |= {(f"r{at}-{user}", 0): moved for user in range(level)}
     failures = (
         FailedRequest(key=(f"f{n}", 0), sent_ms=0.0, reason="HTTP 500") for n in range(failed)
     )
     return Records(
         start_ms=0.0,
-        served=found,
+        served=by_key,
         failed=tuple(failures),
         unsent=unsent,
         late_ms=(),
@@ -49,39 +50,39 @@ def test_the_concurrency_doubles_to_64_and_then_rises_by_64() -> None:
 
 
 def test_the_throughput_is_that_of_the_window() -> None:
-    found = phase_of(records(4, rounds=11), 4, 9.5, 8.0, prepared=1000, cpu_share=0.0)
-    assert found.window_s == pytest.approx(8.0)  # it ends 9.5 s after the first request
-    assert found.system_throughput == pytest.approx(4 * TOKENS, rel=0.02)
-    assert (found.response_rate, found.failures.sent) == (1.0, 44)
+    phase = phase_of(records(4, rounds=11), 4, 9.5, 8.0, prepared=1000, cpu_share=0.0)
+    assert phase.window_s == pytest.approx(8.0)  # it ends 9.5 s after the first request
+    assert phase.system_throughput == pytest.approx(4 * TOKENS, rel=0.02)
+    assert (phase.response_rate, phase.failures.sent) == (1.0, 44)
 
 
 def test_the_window_ends_with_the_last_prompt() -> None:
-    found = phase_of(records(4, 5, unsent=0), 4, 9.5, 8.0, prepared=20, cpu_share=0.0)
-    assert found.window_s == pytest.approx(3.0)  # from 1 s to the last arrival at 4 s
-    assert found.system_throughput == pytest.approx(4 * TOKENS, rel=0.02)
+    phase = phase_of(records(4, 5, unsent=0), 4, 9.5, 8.0, prepared=20, cpu_share=0.0)
+    assert phase.window_s == pytest.approx(3.0)  # from 1 s to the last arrival at 4 s
+    assert phase.system_throughput == pytest.approx(4 * TOKENS, rel=0.02)
 
 
 def test_failed_requests_lower_the_response_rate() -> None:
-    found = phase_of(records(1, 9, failed=1), 1, 9.5, 8.0, prepared=1000, cpu_share=0.0)
-    assert found.response_rate == pytest.approx(0.9)
+    phase = phase_of(records(1, 9, failed=1), 1, 9.5, 8.0, prepared=1000, cpu_share=0.0)
+    assert phase.response_rate == pytest.approx(0.9)
 
 
 def test_a_phase_without_a_served_request_has_no_throughput() -> None:
-    found = phase_of(records(1, 0, failed=3), 1, 9.5, 8.0, prepared=3, cpu_share=0.0)
-    assert (found.system_throughput, found.response_rate, found.ttft_ms) == (0.0, 0.0, None)
+    phase = phase_of(records(1, 0, failed=3), 1, 9.5, 8.0, prepared=3, cpu_share=0.0)
+    assert (phase.system_throughput, phase.response_rate, phase.ttft_ms) == (0.0, 0.0, None)
 
 
 def test_the_report_says_what_differs_from_the_method() -> None:
     first = phase_of(records(1, 11), 1, 9.5, 8.0, prepared=1000, cpu_share=0.0)
     second = phase_of(records(2, 3, failed=1, unsent=0), 2, 9.5, 8.0, prepared=7, cpu_share=0.95)
-    found = SystemLoad(
+    load = SystemLoad(
         endpoint=Endpoint(url="http://h", model="m"),
         phase_s=8.0,
         phases=[first, second],
         reached_ceiling=False,
         interrupted="",
     )
-    text = "\n".join(lines(found))
+    text = text_of(system_load_report(load))
     assert "the test ended before the throughput stopped rising" in text
     assert "phases last 8 s; those of Artificial Analysis last 180 s" in text
     assert "concurrency 2: the window is shorter than a phase" in text
@@ -105,14 +106,14 @@ def test_the_best_phase_is_that_with_the_highest_throughput() -> None:
             cpu_share=0.0,
         )
 
-    found = SystemLoad(
+    load = SystemLoad(
         endpoint=Endpoint(url="http://h", model="m"),
         phase_s=180.0,
         phases=[phase(1, 10.0), phase(2, 19.0), phase(4, 18.0)],
         reached_ceiling=True,
         interrupted="",
     )
-    text = list(lines(found))
+    text = text_of(system_load_report(load)).splitlines()
     assert text[-1] == "highest throughput: 19 tokens/s at concurrency 2"
 
 
@@ -124,13 +125,13 @@ def test_the_phases_are_measured_one_after_another(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
     phases = document["phases"]
-    assert [one["concurrency"] for one in phases] == [1, 2, 4]
-    for one in phases:
-        assert one["window_s"] == pytest.approx(1.0, abs=0.1)
-        assert one["system_throughput"] == pytest.approx(one["concurrency"] * 20_000, rel=0.05)
-        assert one["throughput"]["median"] == pytest.approx(20_000)
+    assert [phase["concurrency"] for phase in phases] == [1, 2, 4]
+    for phase in phases:
+        assert phase["window_s"] == pytest.approx(1.0, abs=0.1)
+        assert phase["system_throughput"] == pytest.approx(phase["concurrency"] * 20_000, rel=0.05)
+        assert phase["throughput"]["median"] == pytest.approx(20_000)
     assert not document["reached_ceiling"]
-    assert {one.name for one in (tmp_path / "out").iterdir()} == {
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
         "first-request",
         "concurrency-1",
         "concurrency-2",

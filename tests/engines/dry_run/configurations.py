@@ -25,12 +25,12 @@ def configuration(
 ) -> Configuration:
     """A worker with ``flags`` in a pod with 8 GPUs; the model's folder is written below
     ``folder``."""
-    found = folder_for(model, folder)
-    assert isinstance(found, Path), found
+    model_folder = folder_for(model, folder)
+    assert isinstance(model_folder, Path), model_folder
     named = GPUS[gpu]
     argv = ("python3", "-m", engine.module, "--model", model, *shlex.split(flags))
     return Configuration(
         launch=Launch(argv=argv, env=env or {}),
         hardware=Hardware(name=gpu, sm=named.sm, memory_gib=named.memory_gib, count=8),
-        models={model: str(found)},
+        models={model: str(model_folder)},
     )

@@ -29,9 +29,9 @@ def raising(error: BaseException) -> Build:
     ],
 )
 def test_the_engines_own_errors_are_refusals(error: Exception, text: str) -> None:
-    found = outcome(ASKED, raising(error))
-    assert found["outcome"] == "refused"
-    assert text in found["text"]
+    line = outcome(ASKED, raising(error))
+    assert line["outcome"] == "refused"
+    assert text in line["text"]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_an_assertion_without_words_is_quoted_as_code(tmp_path: Path) -> None:
     module = tmp_path / "hook.py"  # pytest gives words to the assertions of a test
     module.write_text("def check(tp, dp):\n    assert tp % dp == 0\n")
     check = runpy.run_path(str(module))["check"]
-    found = outcome(ASKED, lambda *_: check(4, 3))
-    assert found == {"outcome": "refused", "text": "hook.py: assert tp % dp == 0"}
+    line = outcome(ASKED, lambda *_: check(4, 3))
+    assert line == {"outcome": "refused", "text": "hook.py: assert tp % dp == 0"}
 
 
 def test_a_message_of_pydantic_is_reduced_to_the_engines_sentence() -> None:
@@ -67,11 +67,23 @@ def test_a_message_of_pydantic_is_reduced_to_the_engines_sentence() -> None:
 
 
 def test_the_launchs_variables_do_not_select_hosts_caches_or_gpus() -> None:
-    given = {
+    env = {
         "VLLM_USE_V2_MODEL_RUNNER": "0",
         "CUDA_VISIBLE_DEVICES": "3",
         "HF_HUB_OFFLINE": "0",
         "POD_IP": "$(IP)",
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1",
     }
-    assert variables(given) == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+    assert variables(env) == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+
+
+@pytest.mark.parametrize(("package", "is_of_dynamo"), [("dynamo", True), ("vllm", False)])
+def test_the_package_that_raises_a_refusal(
+    tmp_path: Path, package: str, is_of_dynamo: bool
+) -> None:
+    module = tmp_path / package / "args.py"
+    module.parent.mkdir()
+    module.write_text("def parse():\n    raise ValueError('no connector')\n")
+    parse = runpy.run_path(str(module))["parse"]
+    refusal = outcome(ASKED, lambda *_: parse())
+    assert (refusal["text"], refusal["is_of_dynamo"]) == ("no connector", is_of_dynamo)

@@ -32,6 +32,11 @@ def test_a_sentence_names_the_model_instead_of_its_folder() -> None:
     assert decode(line, {MODEL: "/tmp/m"}) == Refused(message=f"no heads in {MODEL}/config.json")
 
 
+def test_a_refusal_of_dynamos_worker() -> None:
+    line = json.dumps({"outcome": "refused", "text": "no", "is_of_dynamo": True})
+    assert decode(line, {}) == Refused(message="no", is_of_dynamo=True)
+
+
 def test_the_outcomes_are_read() -> None:
     accepted = decode('{"outcome": "accepted", "resolved": {"block_size": 16}}', {})
     assert isinstance(accepted, Accepted)

@@ -21,8 +21,8 @@ def engines() -> Iterator[EngineProcesses]:
     """One process for all tests: its import takes 5 s."""
     python = installed_python("sglang-check")
     assert python is not None
-    with EngineProcesses({Engine.SGLANG: python}) as found:
-        yield found
+    with EngineProcesses({Engine.SGLANG: python}) as processes:
+        yield processes
 
 
 def asked(engines: EngineProcesses, flags: str) -> Outcome:

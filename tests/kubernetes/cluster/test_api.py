@@ -82,51 +82,6 @@ async def test_a_broken_connection_is_an_unavailable_error(
         await call(kmock, ask)
 
 
-async def test_apply_is_strict_and_uses_helms_field_manager(kmock: mocked.RawHandler) -> None:
-    kmock[f"patch {PATH}"] << MAP
-    await call(kmock, lambda api: api.apply(MAP, "helm"))
-    (sent,) = kmock["patch"]
-    assert sent.params == {"fieldManager": "helm", "fieldValidation": "Strict", "force": "true"}
-    assert sent.headers["Content-Type"] == "application/apply-patch+yaml"
-    assert sent.data == MAP
-
-
-async def test_drop_ownership_sends_no_fields(kmock: mocked.RawHandler) -> None:
-    kmock[f"patch {PATH}"] << MAP
-    await call(kmock, lambda api: api.drop_ownership(MAP, "python"))
-    (sent,) = kmock["patch"]
-    assert sent.params["fieldManager"] == "python"
-    assert sent.data == {k: MAP[k] for k in ("apiVersion", "kind", "metadata")}
-
-
-@pytest.mark.parametrize("code", [400, 403, 404, 409, 422])
-async def test_a_dry_run_returns_reasons_and_writes_nothing(
-    kmock: mocked.RawHandler, code: int
-) -> None:
-    kmock[f"patch {PATH}"] << code << status(code)
-    found = await call(kmock, lambda api: api.dry_run(MAP))
-    assert found.result is None
-    assert found.errors == (
-        ('.data.a: conflict with "kubectl"',) if code in (409, 422) else (f"message {code}",)
-    )
-    (sent,) = kmock["patch"]
-    assert sent.params["dryRun"] == "All"
-
-
-async def test_items_of_a_list_get_api_version_and_kind(kmock: mocked.RawHandler) -> None:
-    kmock["get /api/v1/namespaces/serving/pods"] << {"items": [{"metadata": {"name": "p"}}]}
-    found = await call(kmock, lambda api: api.list("Pod", "penstock/graph=g"))
-    assert found == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}]
-    assert kmock["get"][0].params == {"labelSelector": "penstock/graph=g"}
-
-
-async def test_the_log_is_that_of_the_previous_container(kmock: mocked.RawHandler) -> None:
-    kmock["get /api/v1/namespaces/serving/pods/p/log"] << b"boom\n"
-    log = await call(kmock, lambda api: api.log_tail("p", "main", 5))
-    assert log == "boom\n"
-    assert kmock["get"][0].params == {"container": "main", "previous": "true", "tailLines": "5"}
-
-
 async def test_without_a_previous_container_the_log_is_the_current_ones(
     kmock: mocked.RawHandler,
 ) -> None:

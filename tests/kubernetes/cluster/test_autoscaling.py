@@ -7,15 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cluster.api import Api
-from penstock.cluster.diff import Action, Diff, diff
-from penstock.cluster.drift import drift
+from penstock.cluster.diff import Action, Diff, diff, drift
 from penstock.cluster.progress import Observation, progress_of
 from penstock.cluster.report import as_dict, as_lines
-from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError
-from penstock.graph.load import load_graph
-from penstock.helm import ReleaseTarget
 from penstock.manifests.render import render
 from tests.support.emulated_cluster.adapters import KIND
 from tests.support.emulated_cluster.released import Cluster
@@ -53,30 +48,30 @@ def with_live(objects: tuple[Any, ...], replicas: int) -> tuple[Any, ...]:
     return objects
 
 
-def decode_of(found: Diff) -> Any:
-    return next(c for c in found.components if c.name == "decode")
+def decode_of(change: Diff) -> Any:
+    return next(c for c in change.components if c.name == "decode")
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_new_autoscaler_keeps_the_replicas_and_restarts_nothing(platform: str) -> None:
-    found = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
-    assert decode_of(found).action is Action.SCALED
-    assert decode_of(found).replicas == (5, 5)
-    output = as_lines(found, available_gpus=32)
+    change = diff(graph(platform=platform), scaled(platform), {"decode": 5, "prefill": 4})
+    assert decode_of(change).action is Action.SCALED
+    assert decode_of(change).replicas == (5, 5)
+    output = as_lines(change, available_gpus=32)
     assert "decode: replicas will be set by a HorizontalPodAutoscaler (2 to 8)" in output
     assert (
         "GPUs: up to 36 when autoscalers reach their maximum; the graph's nodes have 32" in output
     )
     assert not [line for line in output if "restarted" in line]
-    report = as_dict(found, ())
+    report = as_dict(change, ())
     assert report["gpus"]["max"] == 36
     assert report["components"][2]["autoscaled"] == {"before": False, "after": True}
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_replicas_outside_the_new_bounds_move_into_them(platform: str) -> None:
-    found = diff(scaled(platform), scaled(platform, min=4), {"decode": 3, "prefill": 4})
-    assert "decode: scaled 3 → 4, without restart" in as_lines(found)
+    change = diff(scaled(platform), scaled(platform, min=4), {"decode": 3, "prefill": 4})
+    assert "decode: scaled 3 → 4, without restart" in as_lines(change)
     assert diff(scaled(platform), scaled(platform), {"decode": 7, "prefill": 4}).is_empty
 
 
@@ -102,9 +97,9 @@ def test_a_planner_cannot_be_added_to_an_installed_graph() -> None:
     (rejected,) = diff(graph(), graph(planner=planner, decode=planned)).rejected
     assert str(rejected) == "planner: cannot be added to an installed graph"
     waiting = graph(planner=planner)
-    found = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
-    assert found.rejected == ()
-    assert decode_of(found).action is Action.SCALED
+    change = diff(waiting, graph(planner=planner, decode=planned), {"decode": 2, "prefill": 4})
+    assert change.rejected == ()
+    assert decode_of(change).action is Action.SCALED
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
@@ -112,8 +107,8 @@ def test_a_planner_cannot_be_added_to_an_installed_graph() -> None:
 def test_only_replicas_outside_the_bounds_are_drift(
     platform: str, live: int, is_drift: bool
 ) -> None:
-    found = drift(scaled(platform), with_live(scaled(platform), live))
-    assert [str(d.change) for d in found] == (
+    entries = drift(scaled(platform), with_live(scaled(platform), live))
+    assert [str(d.change) for d in entries] == (
         [f"replicas a HorizontalPodAutoscaler (2 to 8) → {live}"] if is_drift else []
     )
 
@@ -124,31 +119,13 @@ def test_an_autoscaler_that_cannot_scale_is_reported_but_does_not_fail_the_rollo
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["status"] = {"conditions": [{**condition, "message": "no metrics returned"}]}
-    found = progress_of(scaled(), Observation(live=tuple(live), pods=(), events=()))
-    (diagnosis,) = found.diagnoses
+    progress = progress_of(scaled(), Observation(live=tuple(live), pods=(), events=()))
+    (diagnosis,) = progress.diagnoses
     assert str(diagnosis).startswith("HorizontalPodAutoscaler g-decode: cannot scale")
     assert "FailedGetMetric: no metrics returned" in str(diagnosis)
     assert not diagnosis.is_permanent
-    scalers = {p.name: str(p.scaler) for p in found.pools if p.scaler}
+    scalers = {p.name: str(p.scaler) for p in progress.pools if p.scaler}
     assert scalers == {"decode": "a HorizontalPodAutoscaler (2 to 8)"}
-
-
-def test_apply_succeeds_where_helm_alone_is_rejected(installed: Cluster) -> None:
-    """As the README says: without Helm's ownership the field is deleted, which changes it."""
-    installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
-    target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
-    (after,) = (
-        o
-        for o in render(load_graph(installed.graph).values, name="quick").objects
-        if o["kind"] == DGD
-    )
-    with pytest.raises(ClusterError, match="scaling adapter is enabled"):
-        Api.connect(target).apply(after, "helm")
-    code, output = installed.apply()
-    assert code == 0, output
-    assert installed.replicas()["prefill"] == 2
-    (adapter,) = installed.api.store.of_kind(KIND)
-    assert adapter["spec"]["replicas"] == 2
 
 
 def test_a_rollback_across_a_change_of_owner_keeps_the_replicas(installed: Cluster) -> None:
@@ -184,11 +161,11 @@ def test_changed_bounds_are_drift() -> None:
     for o in live:
         if o["kind"] == "HorizontalPodAutoscaler":
             o["spec"] = {**o["spec"], "maxReplicas": 80}
-    (found,) = drift(scaled(), with_live(tuple(live), 5), scaled())
+    (entry,) = drift(scaled(), with_live(tuple(live), 5), scaled())
     assert (
-        str(found) == "HorizontalPodAutoscaler g-decode: spec.maxReplicas 8 → 80 since the release"
+        str(entry) == "HorizontalPodAutoscaler g-decode: spec.maxReplicas 8 → 80 since the release"
     )
-    assert found.is_corrected_by_apply
+    assert entry.is_corrected_by_apply
 
 
 def test_replacing_one_autoscaler_with_another_in_one_step_is_rejected() -> None:
@@ -222,10 +199,10 @@ def test_a_credential_in_a_list_is_hidden() -> None:
         keda = {"owner": "keda", "max": 8, "triggers": [trigger]}
         return graph(decode={"autoscaling": keda})
 
-    found = diff(
+    change = diff(
         rendered(url="http://a:planted@c"), rendered(url="http://a:planted2@c", apiKey="sk-1")
     )
-    report = json.dumps(as_dict(found, ())) + "\n".join(as_lines(found))
+    report = json.dumps(as_dict(change, ())) + "\n".join(as_lines(change))
     assert "planted" not in report
     assert "sk-1" not in report
     assert "(hidden)" in report

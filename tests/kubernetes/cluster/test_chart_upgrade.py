@@ -19,7 +19,7 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster import chart_changes, helm_writer
+from penstock.cluster import helm_writer, report
 from penstock.cluster.diff import Action, Diff, diff
 from penstock.errors import ChartError
 from penstock.graph.load import load_graph
@@ -100,9 +100,7 @@ def unexplained(change: Diff) -> Iterator[str]:
     for component in change.components:
         if component.action not in (Action.UNCHANGED, Action.RESTARTED):
             yield f"{component.name}: {component.action}"
-        announced = {
-            path for entry in chart_changes.chart_changes() for path in entry.explains(component)
-        }
+        announced = {path for entry in report.chart_changes() for path in entry.explains(component)}
         yield from (f"{component.name}: {c}" for c in component.changes if c.path not in announced)
 
 
@@ -149,10 +147,10 @@ def test_every_announced_change_happens(old: Path) -> None:
         entry.reason
         for platform, profile in (("dynamo", "busy"), ("dynamo", "router"), ("plain", "nodes"))
         for component in restarted(old, platform, profile)
-        for entry in chart_changes.chart_changes()
+        for entry in report.chart_changes()
         if entry.explains(component)
     }
-    assert explained == {entry.reason for entry in chart_changes.chart_changes()}
+    assert explained == {entry.reason for entry in report.chart_changes()}
 
 
 def restarted(old: Path, platform: str, profile: str) -> list[Any]:
@@ -164,7 +162,7 @@ def restarted(old: Path, platform: str, profile: str) -> list[Any]:
 def test_the_changelog_announces_every_change() -> None:
     text = " ".join((ROOT / "CHANGELOG.md").read_text().split())
     assert f"Upgrading from {OLD}" in text
-    for entry in chart_changes.chart_changes():
+    for entry in report.chart_changes():
         assert " ".join(entry.reason.split()) in text.replace("`", ""), entry.reason
 
 
@@ -204,9 +202,9 @@ def test_another_version_of_the_same_chart_restarts_no_pod(tmp_path: Path, platf
     (newer / "Chart.yaml").write_text(text.replace(version, "99.1.2"))
     values = yaml.safe_load((ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text())
     values["platform"] = platform
-    made = render(values, name=NAME, chart=newer)
-    assert "99.1.2" in made.text
-    assert diff(render(values, name=NAME).objects, made.objects).is_empty
+    rendered = render(values, name=NAME, chart=newer)
+    assert "99.1.2" in rendered.text
+    assert diff(render(values, name=NAME).objects, rendered.objects).is_empty
 
 
 # ---- on an emulated cluster ----
@@ -287,7 +285,7 @@ def test_a_reason_is_given_to_programs(fresh: Cluster, old: Path) -> None:
 @functools.cache
 def _keys(schema: str) -> dict[str, tuple[object, ...]]:
     """The allowed values (enum) by dotted path of each key in a chart's schema."""
-    found: dict[str, tuple[object, ...]] = {}
+    keys: dict[str, tuple[object, ...]] = {}
     content = yaml.safe_load(schema)
 
     def walk(node: Any, path: str, depth: int) -> None:
@@ -298,12 +296,12 @@ def _keys(schema: str) -> dict[str, tuple[object, ...]]:
         for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())):
             walk(choice, path, depth + 1)
         if path:
-            found[path] = (*found.get(path, ()), *node.get("enum", ()))
+            keys[path] = (*keys.get(path, ()), *node.get("enum", ()))
         for name, inner in node.get("properties", {}).items():
             walk(inner, f"{path}.{name}".lstrip("."), depth + 1)
 
     walk(content, "", 0)
-    return found
+    return keys
 
 
 def test_every_old_key_still_exists_or_says_its_new_name(old: Path) -> None:

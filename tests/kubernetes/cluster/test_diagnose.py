@@ -65,8 +65,8 @@ def test_pods_gated_by_grove_do_not_hide_unschedulable_ones() -> None:
     short = "0/4 nodes are available: 1 node(s) had untolerated taint {a: b}, 3 Insufficient gpu."
     held = scheduling("SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates")
     assert texts([held]) == []
-    (found,) = diagnose([held, scheduling("Unschedulable", short)], [])
-    assert found.summary == f"decode: unschedulable: {short}"
+    (diagnosis,) = diagnose([held, scheduling("Unschedulable", short)], [])
+    assert diagnosis.summary == f"decode: unschedulable: {short}"
 
 
 def test_a_pod_rejected_by_its_node_is_reported() -> None:
@@ -112,8 +112,8 @@ def test_a_job_is_reported_instead_of_its_failed_pods() -> None:
     assert texts([attempt]) == []
     condition = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
     job = {"kind": "Job", "metadata": {"name": "g-download"}, "status": {"conditions": [condition]}}
-    (found,) = progress(job).diagnoses
-    assert (found.component, found.problem, found.is_permanent) == (
+    (diagnosis,) = progress(job).diagnoses
+    assert (diagnosis.component, diagnosis.problem, diagnosis.is_permanent) == (
         "Job g-download",
         "failed",
         True,
@@ -150,10 +150,10 @@ def progress(*live: Object) -> Any:
     ],
 )
 def test_errors_of_the_operator_are_reported(seen: int, condition: Object, failed: bool) -> None:
-    found = progress(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
-    assert [t.message for t in found.diagnoses] == ([condition["message"]] if failed else [])
-    assert all(t.is_permanent and t.problem == "operator error" for t in found.diagnoses)
-    assert not found.is_done
+    state = progress(graph(2, observedGeneration=seen, state="failed", conditions=[condition]))
+    assert [t.message for t in state.diagnoses] == ([condition["message"]] if failed else [])
+    assert all(t.is_permanent and t.problem == "operator error" for t in state.diagnoses)
+    assert not state.is_done
 
 
 COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
@@ -194,9 +194,9 @@ COUNTS = {"decode": {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}}
 def test_a_rollout_is_done_only_for_the_newest_generation(
     status: Object, done: bool, waits: str
 ) -> None:
-    found = progress(graph(2, components=COUNTS, **status))
-    assert found.is_done == done
-    assert waits in found.waiting_for
+    state = progress(graph(2, components=COUNTS, **status))
+    assert state.is_done == done
+    assert waits in state.waiting_for
 
 
 @pytest.mark.parametrize(
@@ -220,16 +220,16 @@ def test_pools_on_grove_are_counted_by_available_replicas() -> None:
 
 
 def test_the_summary_omits_the_restart_count() -> None:
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         component="d", pod="p", problem="exited", message="w", is_permanent=False, restarts=4
     )
-    assert (found.summary, str(found)) == ("d: exited: w", "d: exited: w, 4 restarts")
+    assert (diagnosis.summary, str(diagnosis)) == ("d: exited: w", "d: exited: w, 4 restarts")
 
 
 def test_a_passing_write_conflict_of_the_operator_is_no_error() -> None:
     """Seen in 2 of about 40 rollouts on a real cluster: the operator tries again at once."""
     text = 'Operation cannot be fulfilled on deployments.apps "g-decode": the object has been '
     conflict = f"{text}modified; please apply your changes to the latest version and try again"
-    found = progress(graph(2, state="failed", conditions=[ready("False", 2, conflict)]))
-    assert found.diagnoses == ()
-    assert not found.is_done
+    state = progress(graph(2, state="failed", conditions=[ready("False", 2, conflict)]))
+    assert state.diagnoses == ()
+    assert not state.is_done

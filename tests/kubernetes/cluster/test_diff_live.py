@@ -15,7 +15,6 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster.kinds import CHART_KINDS, CREATED_KINDS, PLURALS
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.manifests.render import chart_path
@@ -121,23 +120,6 @@ def test_rejections_of_the_api_server_are_reported(released: Released) -> None:
     assert f"rejected by the API server: {error}" in output
 
 
-def test_one_reason_for_many_objects_is_reported_once(released: Released) -> None:
-    def reject(_new: dict[str, Any], _: object) -> None:
-        raise ApiError(403, "Forbidden", "the quota is used up")
-
-    released.api.store.admission.append(reject)
-    _, output = released.diff()
-    assert output.count("the quota is used up") == 1
-    assert "and 3 more: the quota is used up" in output
-
-
-def test_every_kind_that_the_chart_renders_has_a_path() -> None:
-    """`test_preflight` compares CHART_KINDS with the chart."""
-    created = {kind for kinds in CREATED_KINDS.values() for kind in kinds} - set(CHART_KINDS)
-    assert set(CHART_KINDS) == set(PLURALS) - {"Event", "Pod", "Secret"} - created
-    assert created <= set(PLURALS)
-
-
 def test_dry_runs_are_strict_and_use_the_releases_field_manager(released: Released) -> None:
     released.diff()
     dry_runs = [r for r in released.api.requests if r.startswith(f"PATCH {DGD}?dryRun=All")]
@@ -156,16 +138,6 @@ def test_a_rejected_read_is_an_error_with_the_object(released: Released, code: i
     exit_code, output = released.diff()
     assert exit_code == ClusterError.exit_code
     assert f"DynamoGraphDeployment default/quick: {code}: not you" in output
-
-
-def test_an_unreachable_cluster_is_reported_immediately(released: Released) -> None:
-    released.kubeconfig.write_text(
-        released.kubeconfig.read_text().replace(released.api.url, "http://127.0.0.1:9")
-    )
-    exit_code, output = released.diff()
-    assert exit_code == ClusterError.exit_code
-    assert "http://127.0.0.1:9: the API server does not respond: " in output
-    assert "Connection refused" in output
 
 
 def test_without_a_configured_cluster_the_fixes_are_named(

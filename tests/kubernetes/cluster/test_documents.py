@@ -27,8 +27,8 @@ WATCH = "--watch"
 
 def block_of(page: str, program: str, verb: str) -> Block:
     """The block that begins with a command."""
-    (found,) = (b for b in BLOCKS if b.page == page and start_of(b) == (program, verb))
-    return found
+    (block,) = (b for b in BLOCKS if b.page == page and start_of(b) == (program, verb))
+    return block
 
 
 def start_of(block: Block) -> tuple[str, ...]:

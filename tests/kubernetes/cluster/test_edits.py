@@ -118,8 +118,8 @@ def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
 
 def edits_of(site: Site) -> list[Edit]:
     has_monitors = "pod_monitors" in site.graph.read_text()
-    found = [*EVERYWHERE, *GUARDED, *(MONITORED if has_monitors else [])]
-    return [*found, *(ON_PLAIN if site.is_plain else ON_OPERATOR)]
+    edits = [*EVERYWHERE, *GUARDED, *(MONITORED if has_monitors else [])]
+    return [*edits, *(ON_PLAIN if site.is_plain else ON_OPERATOR)]
 
 
 def content(manifest: dict[str, Any]) -> dict[str, Any]:

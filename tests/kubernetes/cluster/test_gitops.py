@@ -9,9 +9,9 @@ import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
-from penstock.cluster.own_objects import INSTANCE
 from penstock.cluster.ownership import LAST_APPLIED
 from penstock.cluster.release import helm_annotations
+from penstock.cluster.workloads import INSTANCE
 from penstock.errors import ClusterError, UsageError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import open_source, render_graph
@@ -42,9 +42,9 @@ def sync(cluster: Cluster | Site, *, server_side: bool = True) -> None:
         note = {LAST_APPLIED: json.dumps(manifest)}
         metadata = manifest["metadata"]
         annotations = {**(metadata.get("annotations") or {}), **note}
-        made = {**manifest, "metadata": {**metadata, "annotations": annotations}}
+        annotated = {**manifest, "metadata": {**metadata, "annotations": annotations}}
         path = api._path(manifest).rpartition("/")[0]
-        api._call("POST", path, {"fieldManager": ARGO_CD}, made, "application/json")
+        api._call("POST", path, {"fieldManager": ARGO_CD}, annotated, "application/json")
 
 
 @pytest.fixture(params=CASES)
@@ -55,10 +55,10 @@ def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
 
 def wait_until_ready(site: Site) -> str:
     deadline = site.clock.now() + 60
-    while (found := site.run("status", "--cluster"))[0] != 0:
-        assert site.clock.now() < deadline, found
+    while (status := site.run("status", "--cluster"))[0] != 0:
+        assert site.clock.now() < deadline, status
         site.clock.sleep(site.every_s)
-    return found[1]
+    return status[1]
 
 
 def pods(site: Site) -> set[str]:

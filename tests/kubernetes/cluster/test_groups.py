@@ -30,8 +30,8 @@ def between(before: Values, after: Values) -> Diff:
     return diff(render(before, name="g").objects, render(after, name="g").objects)
 
 
-def actions(found: Diff) -> dict[str, Action]:
-    return {c.name: c.action for c in found.components}
+def actions(change: Diff) -> dict[str, Action]:
+    return {c.name: c.action for c in change.components}
 
 
 def test_the_gpus_of_a_replica_include_all_its_nodes() -> None:
@@ -40,16 +40,16 @@ def test_the_gpus_of_a_replica_include_all_its_nodes() -> None:
 
 
 def test_replicas_alone_restart_nothing() -> None:
-    found = between(graph(), graph(replicas=3))
-    assert actions(found)["decode"] is Action.SCALED
-    assert found.gpus == (17, 49)
-    assert not found.objects
+    change = between(graph(), graph(replicas=3))
+    assert actions(change)["decode"] is Action.SCALED
+    assert change.gpus == (17, 49)
+    assert not change.objects
 
 
 def test_a_change_of_the_worker_template_restarts_the_pool_and_is_reported() -> None:
-    found = between(graph(), graph(env={"A": "b"}))
-    assert actions(found)["decode"] is Action.RESTARTED
-    output = "\n".join(as_lines(found))
+    change = between(graph(), graph(env={"A": "b"}))
+    assert actions(change)["decode"] is Action.RESTARTED
+    output = "\n".join(as_lines(change))
     assert "workerTemplate." in output
     assert "need 17 free GPUs" in output
 

@@ -32,11 +32,11 @@ PORTS = {"frontend": 8000, "prefill": 9090, "decode": 9090}
 
 def pods(installed: Cluster) -> dict[str, list[str]]:
     """The names of the pods by component."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for key, pod in sorted(installed.api.store.objects.items()):
         if key[1] == "pods":
-            found.setdefault(pod["metadata"]["labels"]["penstock/component"], []).append(key[3])
-    return found
+            names.setdefault(pod["metadata"]["labels"]["penstock/component"], []).append(key[3])
+    return names
 
 
 def serve_metrics(installed: Cluster, moment: str) -> None:
@@ -73,25 +73,25 @@ def test_a_snapshot_has_the_figures_of_every_pod(installed: Cluster) -> None:
     serve_metrics(installed, "after")
     code, output = installed.run("top", "--cluster", "--json")
     assert code == 0, output
-    found = json.loads(output)
-    assert (found["graph"], found["phase"]) == ("quick (namespace default)", "ready")
-    assert found["models"] == ["openai/gpt-oss-20b"]
-    assert found["endpoint"] is None
-    counts = [(c["name"], c["ready"], c["desired"]) for c in found["components"]]
+    snapshot = json.loads(output)
+    assert (snapshot["graph"], snapshot["phase"]) == ("quick (namespace default)", "ready")
+    assert snapshot["models"] == ["openai/gpt-oss-20b"]
+    assert snapshot["endpoint"] is None
+    counts = [(c["name"], c["ready"], c["desired"]) for c in snapshot["components"]]
     assert counts == [("frontend", 1, 1), ("prefill", 2, 2), ("decode", 1, 1)]
     listed = pods(installed)
     names = [*listed["frontend"], *listed["prefill"], *listed["decode"]]
-    assert [w["name"] for w in found["workers"]] == names
-    assert [w["responds"] for w in found["workers"]] == [True] * 4
-    assert [w["pid"] for w in found["workers"]] == [None] * 4
-    frontend, first, _, decode = found["workers"]
+    assert [w["name"] for w in snapshot["workers"]] == names
+    assert [w["responds"] for w in snapshot["workers"]] == [True] * 4
+    assert [w["pid"] for w in snapshot["workers"]] == [None] * 4
+    frontend, first, _, decode = snapshot["workers"]
     assert first["worker_id"] == "f933cd893383b4cb"
     assert decode["worker_id"] == "7f029ce7f7fa578a"
     # As the frontend measured them, by worker ID.
     assert first["ttft_s"] > 0
     assert decode["itl_s"] > 0
     assert (frontend["running"], frontend["queued"]) == (0, 0)
-    assert found["alerts"] == []
+    assert snapshot["alerts"] == []
 
 
 def test_the_snapshot_as_text(installed: Cluster) -> None:
@@ -109,11 +109,11 @@ def test_rates_are_those_between_two_scrapes(installed: Cluster) -> None:
         async def run() -> None:
             await until(graph, lambda s: s.totals.request_rate == 0)
             serve_metrics(installed, "after")
-            found = await until(graph, lambda s: bool(s.totals.request_rate))
-            assert found.window_s is not None
+            snapshot = await until(graph, lambda s: bool(s.totals.request_rate))
+            assert snapshot.window_s is not None
             # Kept is the first scrape: 12 requests since then.
-            assert found.totals.request_rate == pytest.approx(12 / found.window_s)
-            assert found.totals.prefix_hit_rate is not None
+            assert snapshot.totals.request_rate == pytest.approx(12 / snapshot.window_s)
+            assert snapshot.totals.prefix_hit_rate is not None
 
         following(graph, run)
 
@@ -124,15 +124,15 @@ def test_pods_come_and_go_with_their_events(installed: Cluster) -> None:
         async def run() -> None:
             await until(graph, lambda s: len(s.workers) == 4)
             installed.by_hand("decode", 2)
-            found = await until(graph, lambda s: [w.state for w in s.workers] == ["ready"] * 5)
-            new = found.workers[-1]
-            events = [(e.kind, e.subject, e.text) for e in found.events]
+            snapshot = await until(graph, lambda s: [w.state for w in s.workers] == ["ready"] * 5)
+            new = snapshot.workers[-1]
+            events = [(e.kind, e.subject, e.text) for e in snapshot.events]
             assert ("scale", "decode", "1 → 2 replicas") in events
-            names = [w.name for w in found.workers if w.component == "decode"]
+            names = [w.name for w in snapshot.workers if w.component == "decode"]
             assert any(("start", name, "created") in events for name in names)
             installed.by_hand("decode", 1)
-            found = await until(graph, lambda s: len(s.workers) == 4)
-            stopped = {e.subject for e in found.events if e.kind == "stop"}
+            snapshot = await until(graph, lambda s: len(s.workers) == 4)
+            stopped = {e.subject for e in snapshot.events if e.kind == "stop"}
             assert stopped & set(names)
             assert new.component == "decode"
 
@@ -146,9 +146,9 @@ def test_a_pod_that_does_not_respond_has_no_metrics(installed: Cluster) -> None:
     with live(installed) as graph:
 
         async def run() -> None:
-            found = await until(graph, lambda s: s.workers[-1].responds is False)
-            assert [w.responds for w in found.workers] == [True, True, True, False]
-            assert found.alerts == (f"{name} does not return its metrics",)
+            snapshot = await until(graph, lambda s: s.workers[-1].responds is False)
+            assert [w.responds for w in snapshot.workers] == [True, True, True, False]
+            assert snapshot.alerts == (f"{name} does not return its metrics",)
 
         following(graph, run)
 
@@ -163,9 +163,9 @@ def test_a_value_that_is_no_number_is_unknown(installed: Cluster) -> None:
     )
     code, output = installed.run("top", "--cluster", "--json")
     assert code == 0, output
-    found = json.loads(output)
-    assert found["workers"][0]["responds"] is True
-    assert found["workers"][0]["running"] is None
+    snapshot = json.loads(output)
+    assert snapshot["workers"][0]["responds"] is True
+    assert snapshot["workers"][0]["running"] is None
 
 
 def test_an_api_server_that_is_away_is_shown_with_the_last_state(installed: Cluster) -> None:
@@ -179,13 +179,13 @@ def test_an_api_server_that_is_away_is_shown_with_the_last_state(installed: Clus
         async def run() -> None:
             before = await until(graph, lambda s: s.workers[-1].responds is True)
             installed.api.gate = away
-            found = await until(graph, lambda s: s.phase == "unreachable")
-            assert [w.name for w in found.workers] == [w.name for w in before.workers]
-            assert all(w.responds for w in found.workers)
-            assert "the server is down; the view shows the state of" in found.alerts[0]
+            snapshot = await until(graph, lambda s: s.phase == "unreachable")
+            assert [w.name for w in snapshot.workers] == [w.name for w in before.workers]
+            assert all(w.responds for w in snapshot.workers)
+            assert "the server is down; the view shows the state of" in snapshot.alerts[0]
             installed.api.gate = lambda _: None
-            found = await until(graph, lambda s: s.phase == "ready")
-            assert found.alerts == ()
+            snapshot = await until(graph, lambda s: s.phase == "ready")
+            assert snapshot.alerts == ()
 
         following(graph, run)
 
@@ -196,8 +196,8 @@ def test_a_release_that_is_uninstalled_is_stopped(installed: Cluster) -> None:
         graph._reader._release = None
 
         async def run() -> None:
-            found = await until(graph, lambda s: s.phase == "stopped")
-            assert found.workers == ()
+            snapshot = await until(graph, lambda s: s.phase == "stopped")
+            assert snapshot.workers == ()
 
         following(graph, run)
 
@@ -272,13 +272,6 @@ def test_a_release_that_is_not_installed(
     ), output
 
 
-def test_a_kubeconfig_that_does_not_exist(fresh: Cluster) -> None:
-    fresh.kubeconfig.unlink()
-    code, output = fresh.run("top", "--cluster", "--once")
-    assert code == ClusterError.exit_code
-    assert "the kubeconfig does not exist" in output
-
-
 def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
     wrong = {
         ("top", "--cluster", "--set", "a=1"): "--set applies to local deployments",
@@ -303,8 +296,8 @@ def test_missing_rights_are_named_with_the_rule(
         rules = [without(rule, "pods/proxy", "events") for rule in all_rules]
         code, output = as_role(site, "default", "few", rules).run("top", "--cluster", "--json")
         assert code == 0, output
-        found = json.loads(output)
-        assert found["alerts"] == [
+        snapshot = json.loads(output)
+        assert snapshot["alerts"] == [
             "no metrics: the user may not get pods/proxy. Fix: add the rule "
             '{apiGroups: [""], resources: ["pods/proxy"], verbs: ["get"]} to the Role of the '
             "kubeconfig's user",

@@ -13,13 +13,13 @@ STAMPS = ("2026-11-29T08:00:00.9Z", "2026-11-29T08:00:01.10Z", "2026-11-29T08:00
 @pytest.fixture
 def names(installed: Cluster) -> dict[str, str]:
     """Each pod of a component; the pods have two lines each."""
-    found = {}
+    pods = {}
     for pod in installed.api.store.of_kind("Pod"):
         name, component = pod["metadata"]["name"], pod["metadata"]["labels"]["penstock/component"]
-        found[component] = name
+        pods[component] = name
         lines = (f"{stamp} line {i} of {name}\n" for i, stamp in enumerate(STAMPS[:2]))
         installed.api.logs[name] = "".join(lines)
-    return found
+    return pods
 
 
 def test_the_last_lines_of_every_pod(installed: Cluster, names: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.api import Api
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import OwnObjects
 from penstock.errors import RolloutError
 from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
@@ -84,10 +84,10 @@ def test_recorded_events_of_a_release_whose_name_begins_alike(fresh: Cluster) ->
     references = [event["involvedObject"] for event in recorded["answer"]["items"]]
     expected = ["etcd", "decode", "etcd", "frontend"]
     for reference, component in zip(references, expected, strict=True):
-        found = made(
+        stored = made(
             fresh, reference["kind"], reference["name"], labels=labels("gptp-canary", component)
         )
-        reference |= {"uid": found["metadata"]["uid"]}
+        reference |= {"uid": stored["metadata"]["uid"]}
     of_neighbor, of_release = own_objects(fresh, "gptp-canary"), own_objects(fresh, "gptp")
     assert [of_neighbor.component(r) for r in references] == expected
     assert [of_release.component(r) for r in references] == [None] * 4
@@ -95,17 +95,17 @@ def test_recorded_events_of_a_release_whose_name_begins_alike(fresh: Cluster) ->
 
 def test_an_object_of_the_same_name_from_before_is_not_the_release_s(installed: Cluster) -> None:
     (pool, *_) = installed.api.store.of_kind("DynamoComponentDeployment")
-    own, reference = own_objects(installed), reference_to(pool)
-    assert own.component(reference) == pool["metadata"]["labels"]["penstock/component"]
-    assert own.component({**reference, "uid": "from before"}) is None
-    assert own.component({**reference, "uid": None}) is None
-    assert own.component({**reference, "kind": "Node", "uid": "n"}) is None
+    owned, reference = own_objects(installed), reference_to(pool)
+    assert owned.component(reference) == pool["metadata"]["labels"]["penstock/component"]
+    assert owned.component({**reference, "uid": "from before"}) is None
+    assert owned.component({**reference, "uid": None}) is None
+    assert owned.component({**reference, "kind": "Node", "uid": "n"}) is None
 
 
 def test_each_object_is_read_once(installed: Cluster) -> None:
-    own, reference = own_objects(installed), reference_to(installed.live())
+    owned, reference = own_objects(installed), reference_to(installed.live())
     before = len(installed.api.requests)
-    assert [own.component(reference) for _ in range(3)] == [""] * 3
+    assert [owned.component(reference) for _ in range(3)] == [""] * 3
     assert len(installed.api.requests) == before + 1
 
 

@@ -15,8 +15,9 @@ import yaml
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
+from penstock.cluster.current_state import pod_refusals
 from penstock.cluster.diff import diff
-from penstock.cluster.pod_check import pod_refusals, pod_templates
+from penstock.cluster.workloads import pod_templates
 from penstock.errors import CheckError, ClusterError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import render
@@ -28,22 +29,6 @@ from tests.support.emulated_cluster.store import ApiError, Object
 
 FIX = "Fix: Change the graph (cluster.security, resources) or the namespace's policy, quota"
 SECURITY = 'violates PodSecurity "restricted:latest": '
-PLATFORMS = ("dynamo", "plain")
-
-
-def namespace_labels(cluster: Cluster, **labels: str) -> None:
-    key = ("v1", "namespaces", "", "default")
-    cluster.api.store.objects[key]["metadata"]["labels"] = labels
-
-
-def create(cluster: Cluster, kind: str, name: str, spec: Object) -> None:
-    key = ("v1", f"{kind.lower()}s", "default", name)
-    body = {"apiVersion": "v1", "kind": kind, "metadata": {}, "spec": spec}
-    cluster.api.store.write(key, body)
-
-
-def enforce(cluster: Cluster, level: str) -> None:
-    namespace_labels(cluster, **{ENFORCE: level})
 
 
 def refused(cluster: Cluster, *texts: str) -> None:
@@ -60,27 +45,79 @@ def refused(cluster: Cluster, *texts: str) -> None:
     assert cluster.api.store.version == version
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_7_pods_that_pod_security_refuses(fresh: Cluster, platform: str) -> None:
-    enforce(fresh, "restricted")
-    fresh.edit(platform=platform, cluster={"security": "image"})
-    refused(
-        fresh,
-        f"rejected by the API server: pods of frontend and 2 more: {SECURITY}"
-        if platform == "dynamo"
-        else SECURITY,
-        'must set securityContext.capabilities.drop=["ALL"]',
-        "runAsNonRoot != true",
-    )
+def create(cluster: Cluster, kind: str, spec: Object) -> None:
+    key = ("v1", f"{kind.lower()}s", "default", "few")
+    cluster.api.store.write(key, {"apiVersion": "v1", "kind": kind, "metadata": {}, "spec": spec})
 
 
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_7_the_charts_pods_fit_a_restricted_namespace(fresh: Cluster, platform: str) -> None:
+def enforce(cluster: Cluster, level: str) -> None:
+    key = ("v1", "namespaces", "", "default")
+    cluster.api.store.objects[key]["metadata"]["labels"] = {ENFORCE: level}
+
+
+# What the namespace has, the graph, and the reason of the refusal.
+REFUSALS: list[tuple[str, Object, Object, str]] = [
+    (
+        "ResourceQuota",
+        {"hard": {"pods": "0"}},
+        {},
+        "exceeded quota: few, requested: pods=1, used: pods=0, limited: pods=0",
+    ),
+    (
+        "ResourceQuota",
+        {"hard": {"requests.nvidia.com/gpu": "1"}},
+        {"decode": {"gpus": 2}},
+        "exceeded quota: few, requested: requests.nvidia.com/gpu=2, used: "
+        "requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=1",
+    ),
+    (
+        "ResourceQuota",
+        {"hard": {"limits.memory": "64Gi"}},
+        {},
+        "failed quota: few: must specify limits.memory for: main",
+    ),
+    (
+        "LimitRange",
+        {"limits": [{"type": "Container", "max": {"memory": "512Mi"}}]},
+        {"frontend": {"resources": {"memory": "1Gi"}}},
+        "pods of frontend: maximum memory usage per Container is 512Mi, but limit is 1Gi",
+    ),
+    (
+        "",
+        {},
+        {"cluster": {"service_account": "nothing"}},
+        'error looking up service account default/nothing: serviceaccount "nothing" not found',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "sections", "reason"), REFUSALS)
+def test_7_pods_that_the_namespace_refuses(
+    fresh: Cluster, kind: str, spec: Object, sections: Object, reason: str
+) -> None:
+    if kind:
+        create(fresh, kind, spec)
+    fresh.edit(**sections)
+    refused(fresh, reason)
+
+
+@pytest.mark.parametrize("platform", ["dynamo", "plain"])
+def test_7_a_restricted_namespace_refuses_only_pods_with_the_images_security(
+    fresh: Cluster, platform: str
+) -> None:
     enforce(fresh, "restricted")
     fresh.edit(platform=platform)
     code, output = fresh.run("diff")
     assert code == EXIT_CHANGED, output
     assert "rejected" not in output
+    fresh.edit(cluster={"security": "image"})
+    pods = "rejected by the API server: pods of frontend and 2 more: " * (platform == "dynamo")
+    refused(
+        fresh,
+        f"{pods}{SECURITY}",
+        'must set securityContext.capabilities.drop=["ALL"]',
+        "runAsNonRoot != true",
+    )
 
 
 def test_7_rdma_needs_a_namespace_that_is_not_restricted(fresh: Cluster) -> None:
@@ -96,41 +133,6 @@ def test_7_rdma_needs_a_namespace_that_is_not_restricted(fresh: Cluster) -> None
         refused(fresh, "pods of prefill", text)
     enforce(fresh, "privileged")
     assert "rejected" not in fresh.run("diff")[1]
-
-
-@pytest.mark.parametrize(
-    ("hard", "text"),
-    [
-        ({"pods": "0"}, "exceeded quota: few, requested: pods=1, used: pods=0, limited: pods=0"),
-        (
-            {"requests.nvidia.com/gpu": "1"},
-            "exceeded quota: few, requested: requests.nvidia.com/gpu=2, used: "
-            "requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=1",
-        ),
-        (
-            {"limits.memory": "64Gi"},
-            "failed quota: few: must specify limits.memory for: main",
-        ),
-    ],
-)
-def test_7_pods_that_a_quota_refuses(fresh: Cluster, hard: dict[str, str], text: str) -> None:
-    create(fresh, "ResourceQuota", "few", {"hard": hard})
-    fresh.edit(decode={"gpus": 2})
-    refused(fresh, text)
-
-
-def test_7_pods_that_a_limit_refuses(fresh: Cluster) -> None:
-    limit = {"type": "Container", "max": {"memory": "512Mi"}}
-    create(fresh, "LimitRange", "limits", {"limits": [limit]})
-    fresh.edit(frontend={"resources": {"memory": "1Gi"}})
-    text = "maximum memory usage per Container is 512Mi, but limit is 1Gi"
-    refused(fresh, f"pods of frontend: {text}")
-
-
-def test_7_a_service_account_that_does_not_exist(fresh: Cluster) -> None:
-    fresh.edit(cluster={"service_account": "nothing"})
-    text = 'error looking up service account default/nothing: serviceaccount "nothing" not found'
-    refused(fresh, text)
 
 
 def test_a_namespace_from_a_moment_ago_refuses_nothing(fresh: Cluster) -> None:
@@ -177,13 +179,13 @@ def test_7_users_who_may_not_create_pods_can_apply(fresh: Cluster) -> None:
 
 def test_7_pods_that_already_run_are_not_checked(installed: Cluster) -> None:
     """A full quota is no problem for a graph that does not change."""
-    create(installed, "ResourceQuota", "full", {"hard": {"pods": "4"}})
+    create(installed, "ResourceQuota", {"hard": {"pods": "4"}})
     code, output = installed.run("diff")
     assert code == 0, output
     installed.edit(decode={"replicas": 2})
-    refused(installed, "pods of decode: exceeded quota: full")
+    refused(installed, "pods of decode: exceeded quota: few")
     installed.edit(decode={"replicas": 1}, frontend={"replicas": 1, "env": {"A": "1"}})
-    refused(installed, "pods of frontend: exceeded quota: full")  # surge: one more pod
+    refused(installed, "pods of frontend: exceeded quota: few")  # surge: one more pod
 
 
 def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
@@ -276,9 +278,9 @@ def test_7_a_recorded_refusal_is_reported_without_the_pods_name(fresh: Cluster, 
     fresh.api.gate = gate
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=fresh.kubeconfig)
     values = yaml.safe_load(fresh.graph.read_text())
-    found = pod_refusals(Api.connect(target), (), render(values, name=NAME).objects, {})
+    refusals = pod_refusals(Api.connect(target), (), render(values, name=NAME).objects, {})
     reason = body["message"].split("is forbidden: ", 1)[1]
-    assert {text.partition(". Fix:")[0] for _, text in found.errors} == {reason}
-    assert [where for where, _ in found.errors] == [
+    assert {text.partition(". Fix:")[0] for _, text in refusals.errors} == {reason}
+    assert [where for where, _ in refusals.errors] == [
         f"pods of {pool}" for pool in ("frontend", "prefill", "decode")
     ]

@@ -13,12 +13,11 @@ import httpx
 import pytest
 import yaml
 
-from penstock.cluster import kinds, preflight, rights, roles
+from penstock.cluster import rights, workloads
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.preflight import Preflight, by_resource
 from penstock.cluster.release import require_release
-from penstock.cluster.rights import Need, Right, Role, Verb, needs_of
+from penstock.cluster.rights import Need, Preflight, Right, Role, Verb, by_resource, needs_of
 from penstock.errors import ClusterError
 from penstock.graph.load import load_graph
 from penstock.helm import ReleaseTarget
@@ -44,15 +43,15 @@ def secured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
     """The installed quickstart on an API server that tells users apart."""
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as made:
-        made.install()
-        yield made
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
+        emulated.install()
+        yield emulated
 
 
-def rules_of(found: Sequence[Right]) -> list[Object]:
+def rules_of(listed: Sequence[Right]) -> list[Object]:
     return [
         {"apiGroups": [r.group], "resources": [r.resource], "verbs": [r.verb]}
-        for r in found
+        for r in listed
         if not r.is_of_cluster
     ]
 
@@ -100,10 +99,10 @@ def test_a_verb_with_exactly_its_rights_is_denied_nothing(verb: Verb, secured: C
     secured.edit(decode={"replicas": 2})
     if verb is Verb.ROLLBACK:
         assert secured.apply()[0] == 0
-    found = [need.right for need in needs(verb, secured)]
+    granted = [need.right for need in needs(verb, secured)]
     if verb is Verb.ROLLBACK:  # the first revision has no disruption budget for decode
-        found.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
-    user = as_role(secured, "default", "tester", rules_of(found))
+        granted.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
+    user = as_role(secured, "default", "tester", rules_of(granted))
     code, output = user.run(*WRITES[verb])
     assert code == 0, output
     assert "missing permission" not in output
@@ -132,9 +131,9 @@ def test_all_missing_rights_are_in_one_message(secured: Cluster) -> None:
 
 @pytest.mark.program
 def test_a_right_for_single_objects_suffices(secured: Cluster) -> None:
-    found = [need.right for need in needs(Verb.APPLY, secured)]
-    graphs = [r for r in found if r.resource == "dynamographdeployments" and r.verb != "create"]
-    rules = rules_of([right for right in found if right not in graphs])
+    granted = [need.right for need in needs(Verb.APPLY, secured)]
+    graphs = [r for r in granted if r.resource == "dynamographdeployments" and r.verb != "create"]
+    rules = rules_of([right for right in granted if right not in graphs])
     rules += [{**rule, "resourceNames": [NAME]} for rule in rules_of(graphs)]
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
@@ -154,8 +153,8 @@ def test_4_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> 
 
 @pytest.mark.program
 def test_4_without_update_of_secrets_no_release_stays_pending(secured: Cluster) -> None:
-    found = [need.right for need in needs(Verb.APPLY, secured)]
-    rules = rules_of([r for r in found if (r.resource, r.verb) != ("secrets", "update")])
+    granted = [need.right for need in needs(Verb.APPLY, secured)]
+    rules = rules_of([r for r in granted if (r.resource, r.verb) != ("secrets", "update")])
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
     code, output = user.apply()
@@ -262,7 +261,7 @@ def test_a_review_with_metadata_is_refused_as_on_a_real_server(
     """../shared/real-cluster/emulator-2026-11-28/selfsubjectaccessreview.json."""
     review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
     with ApiServer() as api:
-        response = httpx.post(f"{api.url}{preflight.REVIEWS}", json=review)
+        response = httpx.post(f"{api.url}{rights.REVIEWS}", json=review)
         assert len(api.refused_reviews) == (status == 422)
         api.refused_reviews.clear()
     assert response.status_code == status, response.text
@@ -276,7 +275,7 @@ def test_few_requests(installed: Cluster) -> None:
     assert len(reviews) == 13
 
 
-EVERYTHING = [roles.any_object(kind) for kind in kinds.CHART_KINDS]
+EVERYTHING = [rights.any_object(kind) for kind in workloads.CHART_KINDS]
 
 
 @pytest.mark.parametrize("role", rights.ROLES, ids=lambda role: role.name)
@@ -290,9 +289,9 @@ def test_the_roles_of_k8s_allow_their_verbs_for_every_kind(role: Role) -> None:
     store.write((group, "rolebindings", "ns", "binding"), binding)
     access = Access(store)
     for verb in Verb:
-        found = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
-        missing = [n.right for n in found if not is_allowed(access, n.right)]
-        missing = [right for right in missing if right.verb != roles.BIND]
+        all_needs = [*needs_of(verb, EVERYTHING, ()), *needs_of(verb, (), EVERYTHING)]
+        missing = [n.right for n in all_needs if not is_allowed(access, n.right)]
+        missing = [right for right in missing if right.verb != rights.BIND]
         assert (missing == []) == (verb in role.verbs), (verb, missing)
 
 
@@ -309,18 +308,18 @@ def is_allowed(access: Access, right: Right) -> bool:
 
 
 def test_the_roles_are_fresh() -> None:
-    assert roles.main(["--check"]) == 0
+    assert rights.main(["--check"]) == 0
     files = {path.name for path in (ROOT / "k8s" / "rbac").glob("*.yaml")}
-    assert files == set(roles.manifests())
+    assert files == set(rights.role_files())
 
 
 def test_a_stale_role_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(roles, "FOLDER", tmp_path / "rbac")
-    assert roles.main([]) == 0
+    monkeypatch.setattr(rights, "FOLDER", tmp_path / "rbac")
+    assert rights.main([]) == 0
     (tmp_path / "rbac" / "ci.yaml").write_text("kind: Role\n")
-    assert roles.main(["--check"]) == 1
+    assert rights.main(["--check"]) == 1
     assert "ci.yaml: stale. Fix: make generate" in capsys.readouterr().err
 
 
@@ -330,11 +329,11 @@ def test_the_table_knows_every_kind_of_the_chart() -> None:
         if path.suffix not in (".yaml", ".tpl"):
             continue
         rendered |= set(re.findall(r"^kind: (\w+)$", path.read_text(), re.MULTILINE))
-    assert rendered == set(kinds.CHART_KINDS)
+    assert rendered == set(workloads.CHART_KINDS)
     graph = load_graph(ROOT / "dynamo_graphs" / "quickstart-simulated.yaml")
     for manifest in render_graph(graph).objects:
         group = manifest["apiVersion"].rpartition("/")[0]
-        assert kinds.CHART_KINDS[manifest["kind"]] == group
+        assert workloads.CHART_KINDS[manifest["kind"]] == group
 
 
 def test_no_role_can_bind_roles() -> None:

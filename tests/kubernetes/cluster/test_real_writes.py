@@ -56,11 +56,11 @@ def test_9_only_the_ready_condition_says_that_a_rollout_is_done(name: str) -> No
         event = json.loads(line)
         if event.get("kind") != "DynamoGraphDeployment":
             continue
-        found = event["object"]
+        update = event["object"]
         if event["type"] == "ADDED":
-            graph = {"apiVersion": "nvidia.com/v1beta1", "kind": event["kind"], **found}
-        graph |= {key: found[key] for key in ("spec", "status") if key in found}
-        graph["metadata"] = {**graph["metadata"], **found["metadata"]}
+            graph = {"apiVersion": "nvidia.com/v1beta1", "kind": event["kind"], **update}
+        graph |= {key: update[key] for key in ("spec", "status") if key in update}
+        graph["metadata"] = {**graph["metadata"], **update["metadata"]}
         seen = Observation(live=(graph,), pods=(), events=())
         status = graph.get("status") or {}
         conditions = [c for c in status.get("conditions") or () if c["type"] == "Ready"]
@@ -82,19 +82,6 @@ def test_11_helm_alone_cannot_hand_replicas_to_an_adapter(installed: Cluster) ->
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
     with pytest.raises(HelmError, match="cannot be modified directly when scaling adapter"):
         helm_writer.upgrade(target, chart_path(), values, "helm")
-
-
-def test_11_replicas_are_handed_to_an_adapter_and_taken_back(installed: Cluster) -> None:
-    installed.edit(prefill=EXTERNAL)
-    code, output = installed.apply()
-    assert code == 0, output
-    assert installed.replicas()["prefill"] == 2
-    installed.edit(prefill={"replicas": 2, "autoscaling": None})
-    code, output = installed.apply()
-    assert code == 0, output
-    installed.edit(prefill={"replicas": 3})
-    assert installed.apply()[0] == 0
-    assert installed.replicas()["prefill"] == 3
 
 
 # The fourth, a port of a NetworkPolicy without a protocol, is not in the chart.

@@ -69,7 +69,7 @@ VARIABLE = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")  # uids
 
 def lists() -> dict[str, list[Object]]:
     """The recorded requests by file; of a file about one namespace its apply and its pod."""
-    found = {}
+    listed = {}
     for file in recorded("errors", "*.json"):
         content = json.loads(file.read_text())
         if isinstance(content, dict):
@@ -78,11 +78,11 @@ def lists() -> dict[str, list[Object]]:
                 for what in ("apply", "podDirectly")
                 if what in content
             ]
-        found[file.stem] = content
+        listed[file.stem] = content
     for name in COMPARED:
         (file,) = recorded("emulator-2026-11-28", f"{name}.json")
-        found[name] = [compared(entry) for entry in json.loads(file.read_text())]
-    return found
+        listed[name] = [compared(entry) for entry in json.loads(file.read_text())]
+    return listed
 
 
 def compared(entry: Object) -> Object:
@@ -111,9 +111,9 @@ def api() -> Iterator[ApiServer]:
 def prepare(api: ApiServer, name: str, entries: list[Object]) -> None:
     """The namespaces and objects that the recording had before its first request."""
     for entry in entries:
-        found = re.search(r"/namespaces/([^/?]+)/", entry["request"]["path"])
-        if found and found[1] not in ("nope", "nowhere"):
-            make_namespace(api, found[1], entry.get("about", {}))
+        match = re.search(r"/namespaces/([^/?]+)/", entry["request"]["path"])
+        if match and match[1] not in ("nope", "nowhere"):
+            make_namespace(api, match[1], entry.get("about", {}))
     if name == "namespace-terminating":
         (space,) = (o for k, o in api.store.objects.items() if k[3] == "rec-terminating")
         space["metadata"]["deletionTimestamp"] = "2026-11-22T20:51:52Z"
@@ -261,7 +261,7 @@ def outcome(response: tuple[int, Any]) -> Any:
 
 def replayed() -> tuple[int, int, set[tuple[str, str]]]:
     """The requests, those with the same response, and those with another status or other fields."""
-    count, same, found = 0, 0, set()
+    count, same, differing = 0, 0, set()
     for name, entries in lists().items():
         if name in OF_USERS:
             continue
@@ -271,18 +271,18 @@ def replayed() -> tuple[int, int, set[tuple[str, str]]]:
                 count += 1
                 real = normal(entry["response"]["status"], entry["response"].get("body"))
                 make_existing(api, entry, entries)
-                own = answered(api, name, entry)
-                same += own == real
-                if own is None or outcome(own) != outcome(real):
-                    found.add((name, entry["what"]))
+                answer = answered(api, name, entry)
+                same += answer == real
+                if answer is None or outcome(answer) != outcome(real):
+                    differing.add((name, entry["what"]))
             # Reviews that were refused as recorded; elsewhere none may be sent.
             api.refused_reviews.clear()
-    return count, same, found
+    return count, same, differing
 
 
 def test_every_recorded_refusal_is_reproduced_or_explained() -> None:
-    count, same, found = replayed()
-    assert found == DIFFERENCES.keys()
+    count, same, differing = replayed()
+    assert differing == DIFFERENCES.keys()
     assert (count, same) == (RESPONSES, REPRODUCED)
 
 

@@ -78,11 +78,11 @@ def test_defaults_and_owners_of_applied_objects(file: Path) -> None:
         entry = json.loads(line)
         if entry["response"]["status"] >= 400:
             continue
-        made = fields.apply(None, entry["request"]["body"], "helm", force=False)
-        defaults.fill_in(made)
+        applied = fields.apply(None, entry["request"]["body"], "helm", force=False)
+        defaults.fill_in(applied)
         real = entry["response"]["body"]
-        assert owned(made) == owned(real), entry["source"]
-        is_same = predictable(made) == predictable(real)
+        assert owned(applied) == owned(real), entry["source"]
+        is_same = predictable(applied) == predictable(real)
         assert is_same == ((file.stem, number) not in DEFAULTING), entry["source"]
 
 
@@ -98,8 +98,8 @@ def test_writes_of_several_managers(file: Path, api: ApiServer) -> None:
 def test_each_object_of_the_chart_is_written_by_two_managers(api: ApiServer) -> None:
     """Helm, then the SDK in a process called `python`: the conflicts that penstock had."""
     file = RECORDINGS / "conflicts" / "every-object-two-managers.jsonl"
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    conflicting = [entry for entry in found if "request" in entry]
+    entries = [json.loads(line) for line in file.read_text().splitlines()]
+    conflicting = [entry for entry in entries if "request" in entry]
     assert len(conflicting) >= 10
     for entry in conflicting:
         manifest = entry["request"]
@@ -150,15 +150,15 @@ def response(status: int, body: Any, **_: Any) -> Any:
 
 def owned(body: Object) -> Object:
     """The fields of each manager that is no controller."""
-    found = {}
+    fields_by_manager = {}
     for entry in body["metadata"].get("managedFields") or ():
         name, subresource = entry["manager"], entry.get("subresource", "")
         if name in CONTROLLERS and subresource != "scale":
             continue
         tree = without_dots(entry["fieldsV1"]) if entry["operation"] == "Update" else None
         key = f"{name} {entry['operation']} {subresource}"
-        found[key] = entry["fieldsV1"] if tree is None else tree
-    return found
+        fields_by_manager[key] = entry["fieldsV1"] if tree is None else tree
+    return fields_by_manager
 
 
 def without_dots(tree: Object) -> Object:

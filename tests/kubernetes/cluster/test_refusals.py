@@ -90,12 +90,12 @@ def test_a_wrong_object_is_refused_as_by_a_real_server(
     ]
     is_emulated = "emulated" in request.node.callspec.id
     reason = next((r for t, r in DIFFERENCES.items() if title(request_).startswith(t)), None)
-    found = responses(api, request_)
+    answers = responses(api, request_)
     if is_emulated and reason:
-        assert found != expected, "no longer different"
-        assert reason == FOR_LATER or all(status >= 400 for status, _ in found)
+        assert answers != expected, "no longer different"
+        assert reason == FOR_LATER or all(status >= 400 for status, _ in answers)
     else:
-        assert found == expected
+        assert answers == expected
 
 
 @pytest.mark.parametrize("kind", OBJECTS)

@@ -101,14 +101,14 @@ IN_CI = {
 }
 
 
-def kinds(found: list[Rejection]) -> list[Any]:
+def kinds(rejections: list[Rejection]) -> list[Any]:
     return [
         pytest.param(
             r,
             id=f"{r.file}: {r.what}",
             marks=[] if (r.file, r.what) in IN_CI else [pytest.mark.nightly],
         )
-        for r in found
+        for r in rejections
     ]
 
 
@@ -272,9 +272,9 @@ def test_pods_that_a_policy_refuses_are_not_waited_for(
     store = fresh.api.store
     space = ("v1", "namespaces", "", "default")
     store.objects[space]["metadata"]["labels"] = recorded["namespaceLabels"]
-    for made in recorded["objects"]:
-        key = ("v1", f"{made['kind'].lower()}s", "default", made["metadata"]["name"])
-        store.write(key, made, trusted=True)
+    for created in recorded["objects"]:
+        key = ("v1", f"{created['kind'].lower()}s", "default", created["metadata"]["name"])
+        store.write(key, created, trusted=True)
     if name := sections.get("graph"):
         fresh.graph.write_text((ROOT / "dynamo_graphs" / f"{name}.yaml").read_text())
     fresh.edit(**{key: value for key, value in sections.items() if key != "graph"})

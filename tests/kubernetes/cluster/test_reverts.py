@@ -112,8 +112,8 @@ def test_the_diff_states_what_returning_at_once_would_leave(slow: Cluster) -> No
     assert "decode: 0 of 2 old and 2 new pods ready" in output
     assert "rollout: a direct revert would leave" in output
     assert "decode with 0 of 2" in output
-    found = json.loads(slow.run("diff", "--json")[1])
-    assert found["rolling_update"]["action"] == "revert-as-new-generation"
+    report = json.loads(slow.run("diff", "--json")[1])
+    assert report["rolling_update"]["action"] == "revert-as-new-generation"
 
 
 def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluster) -> None:

@@ -49,13 +49,13 @@ def versions(site: Site) -> dict[str, str]:
         site.core.list_namespaced_config_map,
         site.apps.list_namespaced_deployment,
     ]
-    found = {}
+    contents = {}
     for read in listed:
         for item in json.loads(read(site.namespace, _preload_content=False).data)["items"]:
             meta = item["metadata"]
             content = {k: v for k, v in item.items() if k not in ("metadata", "status")}
-            found[f"{read.__name__} {meta['name']}"] = json.dumps(content, sort_keys=True)
-    return found
+            contents[f"{read.__name__} {meta['name']}"] = json.dumps(content, sort_keys=True)
+    return contents
 
 
 def test_a_viewer_reads_everything_and_writes_nothing(site: Site) -> None:

@@ -63,7 +63,7 @@ def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "printed"),
     [
         (f"token={PLANTED}!", "token=(hidden)!"),
         ("Authorization: Bearer abc.def", "Authorization: Bearer (hidden)"),
@@ -94,8 +94,8 @@ def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -
         ("risk-averse hf_ and shelf_life", "risk-averse hf_ and shelf_life"),
     ],
 )
-def test_text_that_looks_like_a_credential_is_hidden(text: str, shown: str) -> None:
-    assert without_secrets(text) == shown
+def test_text_that_looks_like_a_credential_is_hidden(text: str, printed: str) -> None:
+    assert without_secrets(text) == printed
 
 
 def test_a_long_word_is_searched_in_linear_time() -> None:

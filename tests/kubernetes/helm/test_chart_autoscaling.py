@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from penstock.errors import ChartError, GraphError
-from penstock.graph.load import parse_graph
 from penstock.manifests.read import read_text
 from penstock.manifests.render import render
-from tests.support.charts import Chart, Values, graph_values
+from tests.support.charts import Chart, Values, graph_values, of_kind
 
 MONITORED = {"monitoring": {"pod_monitors": True}}
 REQUESTS = {"owner": "keda", "max": 4, "signal": "requests", "target": 8}
@@ -22,10 +18,6 @@ PLANNER = {"max_gpus": 8, "config": {"ttft_ms": 500, "itl_ms": 20}}
 
 def keda(**words: object) -> Values:
     return graph_values("vllm", decode={"autoscaling": {**REQUESTS, **words}}, cluster=MONITORED)
-
-
-def of_kind(values: Values, kind: str) -> list[Any]:
-    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
 
 
 def test_fixed_replicas_need_no_scaling_adapter(chart: Chart) -> None:
@@ -77,8 +69,8 @@ def test_a_pool_grows_as_fast_as_models_load_and_shrinks_as_they_drain() -> None
     (longest,) = of_kind({**keda(), "drain_timeout_s": 7200}, "ScaledObject")
     behavior = longest["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     assert behavior["scaleDown"]["policies"][0]["periodSeconds"] == 1800  # Kubernetes' most
-    (own,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
-    assert own["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
+    (custom,) = of_kind(keda(behavior={"scaleDown": {"selectPolicy": "Disabled"}}), "ScaledObject")
+    assert custom["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == {
         "scaleDown": {"selectPolicy": "Disabled"}
     }
 
@@ -157,168 +149,3 @@ def test_the_planner_reaches_prometheus_through_the_network_policy() -> None:
     policy = of_kind({**planned(), "cluster": open_to}, "NetworkPolicy")[0]
     ports = [p["port"] for rule in policy["spec"]["egress"] for p in rule.get("ports", ())]
     assert 9091 in ports
-
-
-def refused(**sections: Any) -> Values:
-    engine = {"model": {"id": "a/b"}, "engine": {"kind": "vllm"}}
-    return {**engine, "prefill": {}, "decode": {}, **sections}
-
-
-def scaled(name: str = "decode", **autoscaling: Any) -> Values:
-    return refused(**{name: {"autoscaling": autoscaling}}, cluster=MONITORED)
-
-
-# What both the model and the chart refuse, with the same message.
-ALIKE: list[tuple[Values, str]] = [
-    (
-        refused(decode={"replicas": 2, "autoscaling": {"owner": "external"}}),
-        "decode.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
-        "`replicas` or `autoscaling`.",
-    ),
-    (
-        refused(frontend={"replicas": 2, "autoscaling": {"owner": "external"}}),
-        "frontend.replicas: is 2, but `autoscaling` sets the number of replicas. Fix: Remove "
-        "`replicas` or `autoscaling`.",
-    ),
-    (
-        scaled(owner="external", max=3),
-        "decode.autoscaling.max: has no effect with `owner: external`. Fix: Remove `max`.",
-    ),
-    (
-        {**planned(), "decode": {"autoscaling": {"owner": "planner", "max": 3}}},
-        "decode.autoscaling.max: has no effect with `owner: planner`. Fix: Set `planner.max_gpus`"
-        " instead.",
-    ),
-    (
-        scaled(owner="keda", signal="requests", target=1),
-        "decode.autoscaling.max: missing: `owner: keda` needs an upper limit. Fix: Set `max` to "
-        "the most replicas.",
-    ),
-    (
-        scaled(**{**REQUESTS, "min": 5}),
-        "decode.autoscaling.max: is 4, less than `min` (5). Fix: Raise `max` to at least 5.",
-    ),
-    (
-        scaled(owner="keda", max=3),
-        "decode.autoscaling.signal: missing: the autoscaler has nothing to scale on. Fix: Set "
-        "`signal`, or set `triggers`.",
-    ),
-    (
-        scaled(**REQUESTS, triggers=[{"type": "cron"}]),
-        "decode.autoscaling.triggers: cannot be combined with `signal`. Fix: Remove `signal` or "
-        "`triggers`.",
-    ),
-    (
-        scaled(owner="keda", max=3, signal="requests"),
-        "decode.autoscaling.target: missing: `signal` needs a target. Fix: Set both `signal` and "
-        "`target`, or neither.",
-    ),
-    (
-        scaled(owner="keda", max=3, target=2, triggers=[{"type": "cron"}]),
-        "decode.autoscaling.target: has no effect without `signal`. Fix: Set both `signal` and "
-        "`target`, or neither.",
-    ),
-    (
-        scaled(owner="hpa", max=3, signal="requests", target=2),
-        "decode.autoscaling.signal: an HPA cannot read requests. Fix: Use `owner: keda`, or set "
-        "`metrics` to what your metrics adapter provides.",
-    ),
-    (
-        scaled(owner="keda", max=3, signal="kv_usage", target=80),
-        "decode.autoscaling.target: 80 is too large: kv_usage ranges from 0 to 1. Fix: Write it "
-        "as a fraction, such as 0.8.",
-    ),
-    (
-        scaled(owner="keda", max=3, signal="ttft_s", target=500),
-        "decode.autoscaling.target: 500 is too large: ttft_s ranges from 0 to 60. Fix: Write it "
-        "in seconds, such as 0.5.",
-    ),
-    (
-        scaled("frontend", owner="planner"),
-        "frontend.autoscaling.owner: the planner scales worker pools only. Fix: Set `owner` to "
-        "hpa, keda or external.",
-    ),
-    (
-        scaled(owner="planner"),
-        "planner: missing: `decode.autoscaling.owner` is planner. Fix: Add `planner` with "
-        "`max_gpus`.",
-    ),
-    (
-        refused(planner=PLANNER, platform="plain"),
-        "planner: the planner needs the Dynamo operator, but `platform` is plain. Fix: Use the "
-        "owner hpa or keda instead, or set `platform: dynamo`.",
-    ),
-]
-# What only the chart refuses.
-OF_THE_CHART: list[tuple[Values, str]] = [
-    (
-        refused(decode={"autoscaling": REQUESTS}),
-        "cluster.monitoring.pod_monitors: is false, but `decode.autoscaling.signal` needs the "
-        "labels that PodMonitors set. Fix: Set `pod_monitors: true`, or write your own "
-        "`triggers`.",
-    ),
-    (
-        scaled(**CPU),
-        "decode.resources.cpu: is unset, but the signal cpu is a percentage of it. Fix: Set "
-        "`resources.cpu` to the CPU that one pod needs.",
-    ),
-    (
-        refused(decode={"autoscaling": {**CPU, "target": 0.5}, "resources": {"cpu": "8"}}),
-        "decode.autoscaling.target: is 0.5, but the signal cpu takes an integer percentage. Fix: "
-        "Write an integer.",
-    ),
-    (
-        scaled(**{**REQUESTS, "signal": "prompt_tokens"}),
-        "decode.autoscaling.signal: prompt_tokens is a metric of prefill workers, not of decode "
-        "workers. Fix: Use another signal.",
-    ),
-    (
-        scaled("frontend", **{**REQUESTS, "signal": "kv_usage", "target": 0.5}),
-        "frontend.autoscaling.signal: kv_usage is a metric of worker pools, not of the frontend. "
-        "Fix: Use another signal.",
-    ),
-    (
-        {
-            **scaled("prefill", **{**REQUESTS, "signal": "prompt_tokens"}),
-            "router": {"mode": "random"},
-        },
-        "prefill.autoscaling.signal: prompt_tokens is not published with `router.mode: random`. "
-        "Fix: Use another signal.",
-    ),
-    (
-        planned(max_gpus=3),
-        "planner.max_gpus: is 3, but the minimum replicas of prefill and decode need 4 GPUs. Fix:"
-        " Raise `max_gpus` to at least 4, or lower `autoscaling.min`.",
-    ),
-    (
-        planned(args=["--config", "/etc/p.yaml"]),
-        "planner.args: --config would replace the configuration derived from the graph. Fix: Use "
-        "`planner.config`.",
-    ),
-    (
-        planned(config={"ttft_ms": 500}),
-        "planner.config.itl_ms: missing: `optimization_target: sla` needs it. Fix: Set a latency "
-        "in milliseconds, or use another `optimization_target`.",
-    ),
-    (
-        planned(config={**PLANNER["config"], "max_gpu_budget": 64}),
-        "planner.config.max_gpu_budget: is derived from the graph. Fix: Set `planner.max_gpus` "
-        "instead.",
-    ),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("values", "message"), [*ALIKE, *OF_THE_CHART])
-def test_the_chart_refuses(bare_chart: Path, values: Values, message: str) -> None:
-    with pytest.raises(ChartError) as refusal:
-        render(values, name="demo", chart=bare_chart)
-    (problem,) = refusal.value.problems
-    assert f"{problem.place}: {problem.message}. Fix: {problem.fix}" == message
-
-
-@pytest.mark.parametrize(("values", "message"), ALIKE)
-def test_the_model_reports_the_same_message(values: Values, message: str) -> None:
-    with pytest.raises(GraphError) as refusal:
-        parse_graph(yaml.safe_dump(values), "graph.yaml")
-    messages = [f"{p.place}: {p.message}. Fix: {p.fix}" for p in refusal.value.problems]
-    assert message in messages

@@ -10,14 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.manifests.render import render
-from tests.support.charts import Chart, Values, graph_values
+from tests.support.charts import Chart, Values, graph_values, of_kind
 
 COMMIT = "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"
 ID = "openai/gpt-oss-120b"
-
-
-def kinds(values: Values, kind: str, name: str = "demo") -> list[Any]:
-    return [o for o in render(values, name=name).objects if o["kind"] == kind]
 
 
 def fetched(**cache: object) -> dict[str, object]:
@@ -25,9 +21,9 @@ def fetched(**cache: object) -> dict[str, object]:
 
 
 def test_a_claim_is_created_only_on_request_and_kept_at_uninstall() -> None:
-    assert kinds(graph_values(model={"id": ID, "cache": {"pvc": "models"}}), KIND) == []
+    assert of_kind(graph_values(model={"id": ID, "cache": {"pvc": "models"}}), KIND) == []
     cache = {"pvc": "models", "create": {"size": "200Gi", "storage_class": "fast"}}
-    (claim,) = kinds(graph_values(model={"id": ID, "cache": cache}), KIND)
+    (claim,) = of_kind(graph_values(model={"id": ID, "cache": cache}), KIND)
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
     assert claim["spec"]["storageClassName"] == "fast"
@@ -40,7 +36,7 @@ KIND = "PersistentVolumeClaim"
 def test_workers_wait_for_the_job_and_open_its_directory(chart: Chart) -> None:
     values = graph_values("trtllm", model=fetched())
     path = f"/opt/model-cache/models/{ID}/{COMMIT}"
-    (job,) = kinds(values, "Job")
+    (job,) = of_kind(values, "Job")
     (download,) = job["spec"]["template"]["spec"]["containers"]
     assert download["args"][2:] == [ID, COMMIT, path]
     for name in ("prefill", "decode"):
@@ -59,7 +55,7 @@ def test_the_draft_model_is_downloaded_too(chart: Chart) -> None:
     draft = {"method": "eagle3", "draft_model": "d/e", "draft_revision": "a" * 40}
     values = graph_values("trtllm", model=fetched(), speculation=draft)
     path = f"/opt/model-cache/models/d/e/{'a' * 40}"
-    (job,) = kinds(values, "Job")
+    (job,) = of_kind(values, "Job")
     (download,) = job["spec"]["template"]["spec"]["containers"]
     assert download["args"][5:] == ["d/e", "a" * 40, path]
     assert chart.config(values, "decode")["speculative_config"]["speculative_model"] == path
@@ -67,7 +63,7 @@ def test_the_draft_model_is_downloaded_too(chart: Chart) -> None:
 
 def test_the_job_has_a_new_name_when_its_models_change() -> None:
     def name(values: Values) -> str:
-        return str(kinds(values, "Job")[0]["metadata"]["name"])
+        return str(of_kind(values, "Job")[0]["metadata"]["name"])
 
     first = graph_values("trtllm", model=fetched())
     assert name(first) == name({**first, "frontend": {"replicas": 3}})
@@ -85,7 +81,7 @@ def _job(values: Values, folder: Path) -> subprocess.CompletedProcess[str]:
     """The Job's command with a hub that is a shell script, its paths under ``folder``."""
     (folder / "hf").write_text(FAKE_HF)
     (folder / "hf").chmod(0o755)
-    (job,) = kinds(values, "Job")
+    (job,) = of_kind(values, "Job")
     (download,) = job["spec"]["template"]["spec"]["containers"]
     argv = [*download["command"], *download["args"]]
     argv = [part.replace("/opt/model-cache", str(folder)) for part in argv]
@@ -123,24 +119,24 @@ def test_with_an_offline_claim_no_pod_accesses_the_hub(chart: Chart) -> None:
     values = graph_values(model={"id": ID, "cache": {"pvc": "models", "offline": True}})
     for name in ("frontend", "prefill", "decode"):
         assert chart.env(values, name)["HF_HUB_OFFLINE"] == "1"
-    assert kinds(values, "Job") == []
+    assert of_kind(values, "Job") == []
 
 
 def test_a_disruption_budget_allows_one_pod_of_several_to_be_evicted() -> None:
     values = graph_values("trtllm", prefill={"replicas": 4}, decode={"nodes": 2, "gpus": 8})
     budgets = {
         o["metadata"]["labels"]["app.kubernetes.io/component"]: o["spec"]["minAvailable"]
-        for o in kinds(values, "PodDisruptionBudget")
+        for o in of_kind(values, "PodDisruptionBudget")
     }
     assert budgets == {"prefill": 3, "decode": 1}  # one frontend: a budget would block the node
     values["cluster"] = {"disruption_budgets": False}
-    assert kinds(values, "PodDisruptionBudget") == []
+    assert of_kind(values, "PodDisruptionBudget") == []
 
 
 def test_an_existing_account_gets_the_roles_for_discovery(chart: Chart) -> None:
-    assert kinds(graph_values(), "RoleBinding") == []
+    assert of_kind(graph_values(), "RoleBinding") == []
     values = graph_values(cluster={"service_account": "cloud"})
-    (binding,) = kinds(values, "RoleBinding")
+    (binding,) = of_kind(values, "RoleBinding")
     assert binding["roleRef"]["name"] == "demo-k8s-service-discovery-role"
     assert binding["subjects"][0]["name"] == "cloud"
     assert chart.pod(values, "decode")["serviceAccountName"] == "cloud"
@@ -151,15 +147,15 @@ CLIENT = {"podSelector": {"matchLabels": {"app": "gateway"}}}
 
 
 def test_network_policies_allow_only_required_connections() -> None:
-    assert kinds(graph_values(), "NetworkPolicy") == []
+    assert of_kind(graph_values(), "NetworkPolicy") == []
     policy = {"enabled": True, "clients": [CLIENT], "scrapers": [SCRAPER]}
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://etcd.infra:2379"]}
     values = graph_values(cluster={"network_policy": policy}, infrastructure=infrastructure)
-    everyone, frontend = kinds(values, "NetworkPolicy")
-    own = {"penstock/graph": "demo"}
-    assert everyone["spec"]["podSelector"]["matchLabels"] == own
+    everyone, frontend = of_kind(values, "NetworkPolicy")
+    labels_of_graph = {"penstock/graph": "demo"}
+    assert everyone["spec"]["podSelector"]["matchLabels"] == labels_of_graph
     peers, scrapers = everyone["spec"]["ingress"]
-    assert peers == {"from": [{"podSelector": {"matchLabels": own}}]}
+    assert peers == {"from": [{"podSelector": {"matchLabels": labels_of_graph}}]}
     assert scrapers["from"] == [SCRAPER]
     assert {p["port"] for p in scrapers["ports"]} == {"system", "http"}
     _, outside = everyone["spec"]["egress"]
@@ -170,14 +166,14 @@ def test_network_policies_allow_only_required_connections() -> None:
 
 def test_without_clients_the_endpoint_is_open_to_all() -> None:
     values = graph_values(cluster={"network_policy": {"enabled": True}})
-    _, frontend = kinds(values, "NetworkPolicy")
+    _, frontend = of_kind(values, "NetworkPolicy")
     assert frontend["spec"]["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
 
 
 def test_pod_monitors_name_graph_and_pool_on_every_series() -> None:
-    assert kinds(graph_values(), "PodMonitor") == []
+    assert of_kind(graph_values(), "PodMonitor") == []
     monitoring = {"pod_monitors": True, "labels": {"release": "prom"}, "interval_s": 5}
-    monitors = kinds(graph_values(cluster={"monitoring": monitoring}), "PodMonitor")
+    monitors = of_kind(graph_values(cluster={"monitoring": monitoring}), "PodMonitor")
     assert [m["metadata"]["name"] for m in monitors] == [
         "demo-frontend",
         "demo-prefill",
@@ -204,22 +200,22 @@ def test_a_topology_applies_to_the_whole_graph(chart: Chart) -> None:
 @pytest.mark.parametrize("member", [1, 3])
 def test_etcd_knows_all_its_members(member: int) -> None:
     values = graph_values(platform="plain", cluster={"etcd": {"replicas": member}})
-    (etcd,) = kinds(values, "StatefulSet")
+    (etcd,) = of_kind(values, "StatefulSet")
     (container,) = etcd["spec"]["template"]["spec"]["containers"]
     (cluster,) = (a for a in container["args"] if a.startswith("--initial-cluster="))
     assert cluster.count("=http://demo-etcd") == member == etcd["spec"]["replicas"]
-    services = {s["metadata"]["name"] for s in kinds(values, "Service")}
+    services = {s["metadata"]["name"] for s in of_kind(values, "Service")}
     assert {etcd["spec"]["serviceName"], "demo-etcd"} <= services
-    budgets = [b["metadata"]["name"] for b in kinds(values, "PodDisruptionBudget")]
+    budgets = [b["metadata"]["name"] for b in of_kind(values, "PodDisruptionBudget")]
     assert budgets == (["demo-etcd"] if member == 3 else [])
 
 
 def test_another_number_of_members_is_another_stateful_set() -> None:
     """No member can join an existing cluster."""
     names = {
-        kinds(graph_values(platform="plain", cluster={"etcd": {"replicas": n}}), "StatefulSet")[0][
-            "metadata"
-        ]["name"]
+        of_kind(graph_values(platform="plain", cluster={"etcd": {"replicas": n}}), "StatefulSet")[
+            0
+        ]["metadata"]["name"]
         for n in (1, 3)
     }
     assert len(names) == 2
@@ -240,7 +236,7 @@ def test_pods_reach_the_servers_that_they_use(
     infrastructure: dict[str, object], ports: set[int]
 ) -> None:
     policy = {"network_policy": {"enabled": True}}
-    everyone, _ = kinds(
+    everyone, _ = of_kind(
         graph_values(cluster=policy, infrastructure=infrastructure), "NetworkPolicy"
     )
     open_ports = {p["port"] for rule in everyone["spec"]["egress"] for p in rule.get("ports", [])}
@@ -278,7 +274,7 @@ def test_two_graphs_on_one_etcd_never_share_a_namespace() -> None:
 
     def prefix(name: str) -> str:
         values = graph_values(platform="plain")
-        (frontend, *_) = kinds(values, "Deployment", name)
+        (frontend, *_) = of_kind(values, "Deployment", name)
         env = frontend["spec"]["template"]["spec"]["containers"][0]["env"]
         return str(next(e["value"] for e in env if e["name"] == "DYN_NAMESPACE_PREFIX"))
 
@@ -298,7 +294,7 @@ def test_pod_fragments_remove_nothing(chart: Chart, fragment: Values, place: str
     names = [entry["name"] for entry in chart.pod(values, "decode")[place]]
     assert "mine" in names
     assert len(names) == 2
-    (job,) = kinds(values, "Job")
+    (job,) = of_kind(values, "Job")
     assert "mine" not in str(job["spec"]["template"]["spec"].get("initContainers"))
 
 
@@ -320,7 +316,7 @@ def test_a_pod_can_be_configured_to_run_as_root(chart: Chart) -> None:
 def test_the_name_of_the_job_depends_on_its_template() -> None:
     def name(**sections: Any) -> str:
         values = graph_values("trtllm", model=fetched(), **sections)
-        return str(kinds(values, "Job")[0]["metadata"]["name"])
+        return str(of_kind(values, "Job")[0]["metadata"]["name"])
 
     assert name() == name(cluster={"monitoring": {"pod_monitors": True}})
     assert name() != name(hardware={"gpu": "gb200"})
@@ -329,7 +325,7 @@ def test_the_name_of_the_job_depends_on_its_template() -> None:
 
 def test_no_etcd_is_installed_if_endpoints_are_set() -> None:
     values = graph_values(platform="plain", infrastructure={"etcd_endpoints": ["http://e:2379"]})
-    assert kinds(values, "StatefulSet") == []
+    assert of_kind(values, "StatefulSet") == []
 
 
 ADDED = {
@@ -352,7 +348,7 @@ def test_plain_deployments_have_the_pods_of_the_operator(chart: Chart, kind: str
     """The same pod templates with only the additions of the operator."""
     infrastructure = {"discovery": "etcd", "etcd_endpoints": ["http://e:2379"]}
     values = graph_values(kind, infrastructure=infrastructure)
-    for deployment in kinds({**values, "platform": "plain"}, "Deployment"):
+    for deployment in of_kind({**values, "platform": "plain"}, "Deployment"):
         name = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
         template = copy.deepcopy(deployment["spec"]["template"])
         main = template["spec"]["containers"][0]
@@ -380,7 +376,7 @@ def test_replicas_keep_the_generation_and_other_changes_replace_it_for_all_pools
     def generations(values: Values) -> set[str]:
         return {
             variable["value"]
-            for deployment in kinds({**values, "platform": "plain"}, "Deployment")
+            for deployment in of_kind({**values, "platform": "plain"}, "Deployment")
             for variable in deployment["spec"]["template"]["spec"]["containers"][0]["env"]
             if variable["name"] == "DYN_NAMESPACE_WORKER_SUFFIX"
         }

@@ -34,8 +34,8 @@ def test_trtllm_prefill(chart: Chart) -> None:
 
 
 def test_trtllm_chunks_prompts_only_where_they_exceed_a_step(chart: Chart) -> None:
-    def config(pool: str, own: dict[str, object]) -> object:
-        values = graph("trtllm", prefill={"gpus": 2, "config": own})
+    def config(pool: str, config_of_prefill: dict[str, object]) -> object:
+        values = graph("trtllm", prefill={"gpus": 2, "config": config_of_prefill})
         return chart.config(values, pool).get("enable_chunked_prefill")
 
     assert config("prefill", {"max_num_tokens": 131072}) is None

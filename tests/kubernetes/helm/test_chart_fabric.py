@@ -39,8 +39,8 @@ def test_workers_run_on_nodes_with_the_graphs_gpu(chart: Chart, gpu: str) -> Non
 
 
 def test_product_labels_override_the_known_ones(chart: Chart) -> None:
-    own = graph(None, hardware={"gpu": "h100", "product_labels": ["NVIDIA-H100-NVL"]})
-    assert selected(chart.pod(own, "decode")) == ["NVIDIA-H100-NVL"]
+    labeled = graph(None, hardware={"gpu": "h100", "product_labels": ["NVIDIA-H100-NVL"]})
+    assert selected(chart.pod(labeled, "decode")) == ["NVIDIA-H100-NVL"]
     anywhere = graph(None, hardware={"gpu": "h100", "product_labels": []})
     assert selected(chart.pod(anywhere, "decode")) == []
 
@@ -57,8 +57,8 @@ def test_pods_tolerate_gpu_nodes_and_arm_nodes_on_grace(chart: Chart) -> None:
 
 
 def test_tolerations_of_a_graph_are_added(chart: Chart) -> None:
-    own = {"key": "team", "operator": "Exists"}
-    pod = chart.pod(graph(None, pod={"tolerations": [own]}), "decode")
+    toleration = {"key": "team", "operator": "Exists"}
+    pod = chart.pod(graph(None, pod={"tolerations": [toleration]}), "decode")
     assert [t["key"] for t in pod["tolerations"]] == ["nvidia.com/gpu", "team"]
 
 
@@ -81,8 +81,8 @@ def test_each_fabric_has_its_devices_and_settings(
     values = graph(fabric, decode={"gpus": 4})
     limits = chart.main(values, "decode")["resources"]["limits"]
     assert limits == {"nvidia.com/gpu": "4", resource: "4"}
-    found = {n for n in chart.env(values, "decode") if n.startswith(("UCX", "FI_", "TRTLLM"))}
-    assert found == variables
+    written = {n for n in chart.env(values, "decode") if n.startswith(("UCX", "FI_", "TRTLLM"))}
+    assert written == variables
     assert not {n for n in chart.env(values, "frontend") if n.startswith(("UCX", "FI_"))}
 
 

@@ -13,6 +13,7 @@ from dynamo.llm import KvRouterConfig
 from dynamo.mocker.args import parse_args
 from dynamo.mocker.config import normalize_mocker_config
 
+from penstock.engines.substitutes import flag_table
 from penstock.engines.versions import knows
 from penstock.graph.versions import VERSIONS
 from tests.support.charts import Chart, Values, graph_values
@@ -103,8 +104,8 @@ def policy_text(chart: Chart, values: Values) -> str:
     (mount,) = (m for m in pod["containers"][0]["volumeMounts"] if m["name"] == "router-config")
     assert mount["mountPath"] == "/etc/penstock"
     objects = chart.render(values).objects
-    (found,) = (o for o in objects if o["metadata"]["name"] == volume["configMap"]["name"])
-    return str(found["data"]["router.yaml"])
+    (config_map,) = (o for o in objects if o["metadata"]["name"] == volume["configMap"]["name"])
+    return str(config_map["data"]["router.yaml"])
 
 
 def test_the_router_reads_the_policy_file(chart: Chart, tmp_path: Path) -> None:
@@ -159,11 +160,11 @@ def test_every_flag_of_the_chart_exists_in_the_version(
     chart: Chart, version: str, engine: str
 ) -> None:
     values = graph_values(engine, dynamo=version, router=ROUTER)
-    given = {"dynamo.frontend": chart.args(values, "frontend")}
-    given[f"dynamo.{engine}"] = [*chart.args(values, "prefill"), *chart.args(values, "decode")]
+    written = {"dynamo.frontend": chart.args(values, "frontend")}
+    written[f"dynamo.{engine}"] = [*chart.args(values, "prefill"), *chart.args(values, "decode")]
     unknown = [
         (module, flag)
-        for module, args in given.items()
+        for module, args in written.items()
         for flag in args
         if flag.startswith("--") and not knows(version, module, flag) and flag not in ENGINES_OWN
     ]
@@ -201,3 +202,14 @@ def test_the_parser_of_the_mocker_accepts_its_arguments(chart: Chart) -> None:
     assert (taken.model_path, taken.model_name) == ("a/b", "a/b")
     assert taken.is_prefill_worker
     assert str(taken.extra_engine_args) == "/etc/penstock/engine.json"
+
+
+@pytest.mark.parametrize("pool", ["prefill", "decode"])
+def test_derived_keys_are_flags_of_vllm(chart: Chart, pool: str) -> None:
+    known = {flag for option in flag_table()["options"] for flag in option["flags"]}
+    values = graph_values(
+        "vllm",
+        model={"id": "a/b", "context_length": 4096, "revision": "main"},
+        speculation={"method": "ngram"},
+    )
+    assert {f"--{key}" for key in chart.config(values, pool)} <= known

@@ -73,9 +73,9 @@ def test_the_largest_request_depends_on_the_context(context: int | None, kib: in
 
 def test_every_object_has_the_name_of_the_release_and_the_labels_of_the_chart() -> None:
     rendered = render(graph(ODD), name="demo")
-    made = [o for o in rendered.objects if o["kind"] in KINDS]
-    assert len(made) == len(KINDS)
-    for o in made:
+    of_gateway = [o for o in rendered.objects if o["kind"] in KINDS]
+    assert len(of_gateway) == len(KINDS)
+    for o in of_gateway:
         assert o["metadata"]["name"] == "demo"
         assert o["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo"
 
@@ -96,8 +96,8 @@ def test_the_section_changes_no_other_object() -> None:
 
 
 def test_the_secret_of_the_keys_must_exist() -> None:
-    made = [dict(o) for o in render(graph("{}"), name="demo").objects]
-    problems = [str(p) for p in set_problems(made)]
+    manifests = [dict(o) for o in render(graph("{}"), name="demo").objects]
+    problems = [str(p) for p in set_problems(manifests)]
     assert any("demo-api-keys" in problem for problem in problems), problems
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.engines.substitutes.vllm import flag_table
-from penstock.manifests.render import chart_path, render
+from penstock.engines.substitutes import flag_table
+from penstock.manifests.render import chart_path
 from penstock.manifests.source import open_source
-from tests.support.charts import Chart, Values, graph_values
+from tests.support.charts import Chart, Values, graph_values, of_kind
 
 NODES = {"nodes": 2, "gpus": 8}
 PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
@@ -34,10 +34,6 @@ def grouped(kind: str, **sections: Any) -> Values:
         sections["cluster"] = {"ssh_secret": "engine-ssh", **sections.get("cluster", {})}
     decode = {**NODES, **sections.pop("decode", {})}
     return graph_values(kind, platform="plain", decode=decode, **sections)
-
-
-def of_kind(values: Values, kind: str) -> list[Any]:
-    return [o for o in render(values, name="demo").objects if o["kind"] == kind]
 
 
 def templates(values: Values) -> tuple[Values, Values]:
@@ -103,15 +99,15 @@ def test_pods_of_a_group_are_those_of_the_operator_with_what_plain_adds(
 def test_vllm_that_spans_nodes_has_one_server_and_headless_workers(chart: Chart) -> None:
     values = grouped("vllm")
     leader, worker = mains(values)
-    own = chart.args({**values, "platform": "dynamo"}, "decode")
-    assert own[-2:] == ["--tensor-parallel-size", "16"]
+    on_dynamo = chart.args({**values, "platform": "dynamo"}, "decode")
+    assert on_dynamo[-2:] == ["--tensor-parallel-size", "16"]
 
     def added(rank: str) -> list[str]:
         backend = ["--distributed-executor-backend", "mp", "--nnodes", "2", "--node-rank", rank]
         return [*backend, "--master-addr", LEADER, "--master-port", "29500"]
 
-    assert leader["args"] == [*own, *added("0")]
-    assert worker["args"] == [*own, *added(INDEX), "--headless"]
+    assert leader["args"] == [*on_dynamo, *added("0")]
+    assert worker["args"] == [*on_dynamo, *added(INDEX), "--headless"]
     assert leader["command"] == worker["command"] == ["python3", "-m", "dynamo.vllm"]
     for container in (leader, worker):
         (host,) = (e for e in container["env"] if e["name"] == "VLLM_NIXL_SIDE_CHANNEL_HOST")
@@ -155,10 +151,10 @@ def test_a_variable_of_the_graph_overrides_that_of_the_group() -> None:
 
 def test_sglang_has_its_rank_and_the_leaders_address(chart: Chart) -> None:
     values = grouped("sglang", decode={"nodes": 4})
-    own = chart.args({**values, "platform": "dynamo"}, "decode")
+    on_dynamo = chart.args({**values, "platform": "dynamo"}, "decode")
     for container, rank in zip(mains(values), ("0", INDEX), strict=True):
         added = ["--dist-init-addr", f"{LEADER}:29500", "--nnodes", "4", "--node-rank", rank]
-        assert container["args"] == [*own, *added]
+        assert container["args"] == [*on_dynamo, *added]
         assert container["command"] == ["python3", "-m", "dynamo.sglang"]
 
 

@@ -20,7 +20,7 @@ import yaml
 from _pytest.mark.structures import ParameterSet
 
 from penstock.errors import ChartError
-from penstock.gateway.load import parse_gateway
+from penstock.gateway.model import parse_gateway
 from penstock.gateway.policy import build_policy
 from penstock.gateway.routes import objects
 from penstock.graph.model import Graph
@@ -183,24 +183,24 @@ def lint(values: Values) -> list[Any]:
 
 def unsound(rendered: Rendered, name: str) -> list[str]:
     """What a cluster would refuse, or accept although it cannot work."""
-    made = [dict(o) for o in rendered.objects]
+    manifests = [dict(o) for o in rendered.objects]
     externals = [pattern.format(release=name) for pattern in OF_THE_USER]
-    externals += [f"DynamoGraphDeploymentScalingAdapter/{a}" for a in adapters(made)]
-    found = [
+    externals += [f"DynamoGraphDeploymentScalingAdapter/{a}" for a in adapters(manifests)]
+    problems = [
         f"{version}: {problem}"
         for version in builtin.VERSIONS
-        for o in made
+        for o in manifests
         if builtin.is_builtin(o)
         for problem in builtin.problems(o, version)
     ]
-    found += [
+    problems += [
         f"{version}: {problem}"
         for version in builtin.VERSIONS
-        for o in made
+        for o in manifests
         if o["kind"] == groups.KIND
         for problem in groups.problems(o, version)
     ]
-    return found + set_problems(made, externals=externals)
+    return problems + set_problems(manifests, externals=externals)
 
 
 def adapters(objects: list[Values]) -> list[str]:
@@ -242,14 +242,16 @@ def unserved(rendered: Rendered, name: str) -> list[str]:
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_graphs_of_llamacpp_are_refused_without_an_image(platform: str) -> None:
     graphs = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in GRAPHS}
-    own = {n: {**v, "platform": platform} for n, v in graphs.items() if installable(v) != v}
-    assert list(own) == ["quickstart"]
-    problems = answer(own["quickstart"], "quickstart")
+    with_llamacpp = {
+        n: {**v, "platform": platform} for n, v in graphs.items() if installable(v) != v
+    }
+    assert list(with_llamacpp) == ["quickstart"]
+    problems = answer(with_llamacpp["quickstart"], "quickstart")
     assert isinstance(problems, str)
     assert problems.startswith("engine.image: is unset, and NVIDIA publishes no image of llama.cpp")
     assert "Install the graph of `penstock init --example quickstart-simulated`" in problems
     assert problems.count("Fix:") == 1
-    rendered = answer(installable(own["quickstart"]), "quickstart")
+    rendered = answer(installable(with_llamacpp["quickstart"]), "quickstart")
     assert isinstance(rendered, Rendered)
     assert OWN_IMAGE in rendered.text
 

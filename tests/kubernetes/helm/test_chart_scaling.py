@@ -60,9 +60,9 @@ def test_replica_sync_is_on_for_any_number_of_frontends_by_default(
 
 
 def test_a_second_frontend_does_not_change_the_workers(chart: Chart) -> None:
-    one, two = (graph_values(frontend={"replicas": n}) for n in (1, 2))
+    single, two = (graph_values(frontend={"replicas": n}) for n in (1, 2))
     for name in ("prefill", "decode"):
-        assert chart.component(one, name) == chart.component(two, name)
+        assert chart.component(single, name) == chart.component(two, name)
 
 
 def config_map(chart: Chart, values: Values, pool: str) -> str:

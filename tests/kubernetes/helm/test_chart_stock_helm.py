@@ -84,9 +84,9 @@ def test_notes_show_the_next_commands() -> None:
 
 
 def test_notes_wait_for_every_kind_that_platform_plain_renders() -> None:
-    one, several = ({"nodes": nodes, "gpus": 8} for nodes in (1, 2))
+    single, several = ({"nodes": nodes, "gpus": 8} for nodes in (1, 2))
     wait = "wait --for=condition=Available deploy{} -l app.kubernetes.io/instance=demo"
-    assert wait.format("") in notes(graph_values("vllm", platform="plain", decode=one))
+    assert wait.format("") in notes(graph_values("vllm", platform="plain", decode=single))
     assert wait.format(",lws") in notes(graph_values("vllm", platform="plain", decode=several))
 
 

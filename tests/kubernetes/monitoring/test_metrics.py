@@ -22,8 +22,8 @@ def used() -> set[str]:
     """Every metric name, except our own recording rules."""
     expressions = [rule["expr"] for rule in rules()]
     expressions += [e for name in DASHBOARDS for e in queries(name).values()]
-    found = set().union(*(metric_names(expression) for expression in expressions))
-    return {name for name in found if not name.startswith("penstock:")}
+    names = set().union(*(metric_names(expression) for expression in expressions))
+    return {name for name in names if not name.startswith("penstock:")}
 
 
 def exported(graph: LiveGraph) -> set[str]:
@@ -85,10 +85,10 @@ def test_no_exported_metric_is_listed_as_an_exception(live: LiveGraph) -> None:
 def test_the_thresholds_are_exported_buckets(live: LiveGraph) -> None:
     text = live.exported()["frontend"]
     stated = [rule["expr"] for rule in rules() if rule.get("record") == "penstock:slo_good:count"]
-    found = [
+    thresholds = [
         re.search(r"(dynamo_\w+_bucket)\{(le=\"[^\"]+\")\}", expression) for expression in stated
     ]
-    buckets = [match.groups() for match in found if match]
+    buckets = [match.groups() for match in thresholds if match]
     assert len(buckets) == 2
     for metric, threshold in buckets:
         assert re.search(rf"^{metric}\{{[^}}]*{threshold}", text, re.MULTILINE), threshold
@@ -97,10 +97,10 @@ def test_the_thresholds_are_exported_buckets(live: LiveGraph) -> None:
 def served_by_mockers(expression: str) -> bool:
     """Whether a graph of mockers exports every metric of the expression."""
     foreign = elsewhere() - {"up", "ALERTS"}
-    own = {"penstock:kv_transfers_quick:count", "penstock:pool_missing:replicas"}
-    found = metric_names(expression)
-    return not found & (foreign | own | set(UNSEEN)) and not any(
-        n.startswith("vllm") for n in found
+    recorded_names = {"penstock:kv_transfers_quick:count", "penstock:pool_missing:replicas"}
+    names = metric_names(expression)
+    return not names & (foreign | recorded_names | set(UNSEEN)) and not any(
+        n.startswith("vllm") for n in names
     )
 
 

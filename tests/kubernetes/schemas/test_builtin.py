@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.support.kubernetes_schemas.builtin import VERSIONS, is_builtin, problems, validator
-from tests.support.kubernetes_schemas.dgd import GRAPHS, SAMPLES_FILE, rendered
+from tests.support.kubernetes_schemas.dgd import SAMPLES_FILE
 from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.pods import pod_problems, templates
 
@@ -39,10 +39,6 @@ def test_a_misspelled_field_is_rejected_by_the_schema_of_every_version(version: 
     assert problem == f"{place}: unknown field"
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, version, strict=True)
-
-
-def test_all_schema_violations_are_reported_at_once() -> None:
-    assert len(of("Deployment", {"spec/replicas": "2", "spec/pause": True})) == 2
 
 
 @pytest.mark.parametrize(
@@ -282,9 +278,9 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 def test_a_broken_object_is_rejected_and_a_near_miss_is_not(
     kind: str, broken: dict[str, Any], message: str, near: dict[str, Any]
 ) -> None:
-    found = of(kind, broken)
-    assert found
-    assert all(message in problem for problem in found), found
+    problems = of(kind, broken)
+    assert problems
+    assert all(message in problem for problem in problems), problems
     assert of(kind, near) == []
 
 
@@ -302,12 +298,3 @@ def test_volumes_and_ports_added_to_a_pod_are_known() -> None:
     (template,) = templates(edited(BY_KIND["Deployment"], changes))
     assert len(list(pod_problems(template))) == 2
     assert list(pod_problems(template, volumes=["x"], ports=["system"])) == []
-
-
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_the_rendered_chart_is_valid_for_every_kubernetes_version(graph: str) -> None:
-    for manifest in rendered(graph):
-        if is_builtin(manifest):
-            assert [p for version in VERSIONS for p in problems(manifest, version)] == []
-        for template in templates(manifest):
-            assert list(pod_problems(template)) == []

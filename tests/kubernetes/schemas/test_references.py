@@ -8,12 +8,10 @@ import pytest
 import yaml
 
 from tests.support.kubernetes_schemas.dgd import (
-    GRAPHS,
     SAMPLES_FILE,
     Document,
     beta,
     deployment,
-    rendered,
 )
 from tests.support.kubernetes_schemas.edit import REMOVED, edited
 from tests.support.kubernetes_schemas.references import set_problems
@@ -141,8 +139,8 @@ def test_a_valid_release_is_accepted() -> None:
     ],
 )
 def test_a_broken_reference_is_rejected(changes: dict[str, Any], problem: str) -> None:
-    found = problems_of(changes)
-    assert any(message.startswith(problem) for message in found), found
+    problems = problems_of(changes)
+    assert any(message.startswith(problem) for message in problems), problems
 
 
 @pytest.mark.parametrize(
@@ -205,9 +203,9 @@ BUDGET = {
 
 
 def test_references_and_pods_of_a_graph_deployment_are_considered() -> None:
-    found = set_problems([GRAPH, BUDGET])
+    problems = set_problems([GRAPH, BUDGET])
     component = "DynamoGraphDeployment/g spec.components[0]"
-    assert [message.split(" is neither")[0] for message in found] == [
+    assert [message.split(" is neither")[0] for message in problems] == [
         f"{component}.compilationCache.pvcName: PersistentVolumeClaim/p",
         f"{component}.eppConfig.configMapRef: ConfigMap/a",
         f"{component}.podTemplate.spec.containers[0].envFrom[0]: Secret/s",
@@ -216,11 +214,3 @@ def test_references_and_pods_of_a_graph_deployment_are_considered() -> None:
     data = {"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1", "e": "2"}}
     externals = ["PersistentVolumeClaim/p", "Secret/s"]
     assert set_problems([GRAPH, BUDGET, data], externals=externals) == []
-
-
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_the_rendered_chart_references_itself_and_documented_prerequisites(
-    graph: str,
-) -> None:
-    externals = ("Secret/hf-token-secret", "PersistentVolumeClaim/model-cache")
-    assert set_problems(rendered(graph), externals=externals) == []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.local.gpus.assign import assign, choose
 from penstock.local.gpus.gpu import Gpu, Link
+from penstock.local.gpus.pool import assign, choose
 
 
 def gpu(
@@ -58,8 +58,8 @@ MIXED = [gpu(0, name="L4"), gpu(1), gpu(2, name="L4"), gpu(3), gpu(4)]
     ],
 )  # fmt: skip
 def test_assignment(gpus: list[Gpu], sizes: list[int], expected: list[list[int]] | None) -> None:
-    found = assign(gpus, sizes)
-    assert (None if found is None else [[g.index for g in group] for group in found]) == expected
+    groups = assign(gpus, sizes)
+    assert (None if groups is None else [[g.index for g in group] for group in groups]) == expected
 
 
 def test_the_order_of_the_free_gpus_does_not_matter() -> None:
@@ -75,9 +75,9 @@ def test_no_gpu_is_assigned_twice_and_none_is_missed(kinds: list[int], sizes: li
         gpu(index, nvlink=tuple(range(8)) if kind else (), node=(0, 1))
         for index, kind in enumerate(kinds)
     ]
-    found = assign(gpus, sizes)
-    assert (found is None) == (sum(sizes) > len(gpus))  # of one model, so only the sum counts
-    if found is not None:
-        used = [g.index for group in found for g in group]
+    groups = assign(gpus, sizes)
+    assert (groups is None) == (sum(sizes) > len(gpus))  # of one model, so only the sum counts
+    if groups is not None:
+        used = [g.index for group in groups for g in group]
         assert len(used) == len(set(used))
-        assert [len(group) for group in found] == sizes
+        assert [len(group) for group in groups] == sizes

@@ -68,9 +68,9 @@ def test_a_driver_that_does_not_work_is_a_problem() -> None:
     ],
 )
 def test_only_visible_gpus_are_used(text: str | None, indices: list[int]) -> None:
-    found = read(FOUR, text)
-    assert [gpu.index for gpu in found.gpus] == indices
-    assert (found.hidden, found.problem) == (4 - len(indices), "")
+    inventory = read(FOUR, text)
+    assert [gpu.index for gpu in inventory.gpus] == indices
+    assert (inventory.hidden, inventory.problem) == (4 - len(indices), "")
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_only_visible_gpus_are_used(text: str | None, indices: list[int]) -> Non
     ],
 )
 def test_what_cuda_would_ignore_is_a_problem(text: str, problem: str) -> None:
-    found = read(FOUR, text)
-    assert (found.gpus, found.problem) == ((), problem)
+    inventory = read(FOUR, text)
+    assert (inventory.gpus, inventory.problem) == ((), problem)
 
 
 def test_models_are_counted() -> None:

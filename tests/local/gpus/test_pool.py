@@ -28,10 +28,10 @@ RTX = FakeGpu(name="NVIDIA GeForce RTX 4090", memory_gib=24)
 
 def program(name: str, replicas: int, gpus: int, *argv: str) -> Program:
     role = Role(name)
-    made = Program(
+    program = Program(
         name=name, component=name, role=role, replicas=replicas, argv=argv, env={}, grace_s=1
     )
-    return replace(made, gpus=gpus)
+    return replace(program, gpus=gpus)
 
 
 class Graph:
@@ -47,17 +47,17 @@ class Graph:
         return read_inventory(FakeNvml(self.gpus), visible)
 
     def change(self, *programs: Program) -> None:
-        made = with_generations(programs)
-        self.pool.reserve(gpu_needs(made, self.replicas))
-        self.programs = made
+        generations = with_generations(programs)
+        self.pool.reserve(gpu_needs(generations, self.replicas))
+        self.programs = generations
 
     def start(self) -> list[str]:
         """Start what is missing; return the replicas that have to wait for GPUs."""
         waiting = []
         for each in self.programs:
             key = (each.name, each.key)
-            own = [r for r in self.replicas if (r.program.name, r.program.key) == key]
-            for index in range(len(own), each.replicas):
+            running = [r for r in self.replicas if (r.program.name, r.program.key) == key]
+            for index in range(len(running), each.replicas):
                 gpus = self.pool.take(each.gpus)
                 if gpus is None:
                     waiting.append(f"{each.name}.{index}")

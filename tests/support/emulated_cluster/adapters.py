@@ -49,8 +49,8 @@ def _reject(graph: Object, field: str, message: str) -> None:
 def reconcile(store: Store, graph: Object) -> None:
     """Run both controllers once for one graph."""
     meta = graph["metadata"]
-    made = fields.copied(graph)
-    for component in made["spec"]["components"]:
+    updated = fields.copied(graph)
+    for component in updated["spec"]["components"]:
         name = f"{meta['name']}-{component['name']}".lower()
         key = (
             "nvidia.com/v1beta1",
@@ -68,6 +68,6 @@ def reconcile(store: Store, graph: Object) -> None:
             store.write(key, adapter)
         else:
             component["replicas"] = store.objects[key]["spec"]["replicas"]
-    if made["spec"] != graph["spec"]:
+    if updated["spec"] != graph["spec"]:
         where = ("nvidia.com/v1beta1", "dynamographdeployments", meta["namespace"], meta["name"])
-        store.write(where, fields.update(graph, made, OPERATOR), trusted=True)
+        store.write(where, fields.update(graph, updated, OPERATOR), trusted=True)

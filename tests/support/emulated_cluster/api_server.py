@@ -200,8 +200,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, path: list[str], query: Object, body: Any) -> tuple[int, Object] | None:
         self._authorize(path, query, body)
         resources = self.api.resources
-        if found := _discovery(path, resources):
-            return 200, found
+        if document := _discovery(path, resources):
+            return 200, document
         if websocket.is_upgrade(self):
             self._stream(path)
             return None
@@ -246,8 +246,8 @@ class _Handler(BaseHTTPRequestHandler):
         is_new = key not in store.objects
         media = (self.headers.get("Content-Type") or writes.MERGE).partition(";")[0]
         requests.require_media(key, media)
-        made = writes.patch(store, key, body, query, agent, media)
-        return 201 if is_new else 200, made
+        written = writes.patch(store, key, body, query, agent, media)
+        return 201 if is_new else 200, written
 
     def _authorize(self, path: list[str], query: Object, body: Any) -> None:
         """Raises ApiError (403)."""
@@ -277,14 +277,14 @@ class _Handler(BaseHTTPRequestHandler):
         except ApiError as error:
             self.api.refused_reviews.append(error)
             raise
-        made = {
+        answer = {
             "kind": "SelfSubjectAccessReview",
             "apiVersion": f"{access.REVIEWS}/v1",
             "metadata": {},
             "spec": body["spec"],
             "status": self.api.access.review(user, body["spec"]),
         }
-        return 201, made
+        return 201, answer
 
     def _stream(self, path: list[str]) -> None:
         """exec and portforward of a pod."""
@@ -330,10 +330,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(requests.expired_event(since))
             return
         until = time.monotonic() + float(query.get("timeoutSeconds") or 30)
-        for kind, changed, made in self.api.store.events_after(since, until):
-            if changed[:2] == key[:2] and key[2] in ("", changed[2]) and _selected(made, query):
+        for kind, changed, manifest in self.api.store.events_after(since, until):
+            if changed[:2] == key[:2] and key[2] in ("", changed[2]) and _selected(manifest, query):
                 try:
-                    self.wfile.write(json.dumps({"type": kind, "object": made}).encode() + b"\n")
+                    self.wfile.write(
+                        json.dumps({"type": kind, "object": manifest}).encode() + b"\n"
+                    )
                     self.wfile.flush()
                 except OSError:
                     return
@@ -421,27 +423,27 @@ def _place(path: list[str], resources: dict[str, dict[str, str]]) -> tuple[Key, 
 def _listed(store: Store, place: Key, query: Object) -> Object:
     version, plural, namespace, _ = place
     items = [
-        made
-        for key, made in sorted(store.objects.items())
-        if key[:2] == (version, plural) and namespace in ("", key[2]) and _selected(made, query)
+        manifest
+        for key, manifest in sorted(store.objects.items())
+        if key[:2] == (version, plural) and namespace in ("", key[2]) and _selected(manifest, query)
     ]
     kind = f"{RESOURCES[version][plural]}List"
     meta = {"resourceVersion": str(store.version)}
     return {"apiVersion": version, "kind": kind, "metadata": meta, "items": items}
 
 
-def _scale(made: Object) -> Object:
-    meta = {k: made["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion")}
-    spec = {"replicas": made["spec"].get("replicas", 1)}
+def _scale(manifest: Object) -> Object:
+    meta = {k: manifest["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"replicas": manifest["spec"].get("replicas", 1)}
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": spec}
 
 
-def _selected(made: Object, query: Object) -> bool:
-    labels = made["metadata"].get("labels", {})
+def _selected(manifest: Object, query: Object) -> bool:
+    labels = manifest["metadata"].get("labels", {})
     selectors = [part.split("=", 1) for part in query.get("labelSelector", "").split(",") if part]
     chosen = query.get("fieldSelector", "")  # of events, or of the pods on a node
-    node = (made.get("spec") or {}).get("nodeName")
-    return chosen in ("", f"type={made.get('type')}", f"spec.nodeName={node}") and all(
+    node = (manifest.get("spec") or {}).get("nodeName")
+    return chosen in ("", f"type={manifest.get('type')}", f"spec.nodeName={node}") and all(
         labels.get(name.rstrip("=")) == value.lstrip("=") for name, value in selectors
     )
 

@@ -93,7 +93,7 @@ def _make(store: Store, deployment: Object, hashed: str, template: Object) -> Ob
     meta = deployment["metadata"]
     labels = {**template.get("metadata", {}).get("labels", {}), "pod-template-hash": hashed}
     labelled = {**template, "metadata": {**template.get("metadata", {}), "labels": labels}}
-    made = {
+    replica_set = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
@@ -105,7 +105,7 @@ def _make(store: Store, deployment: Object, hashed: str, template: Object) -> Ob
         "status": {"replicas": 0, "readyReplicas": 0},
     }
     key = ("apps/v1", "replicasets", meta["namespace"], f"{meta['name']}-{hashed}")
-    return store.write(key, made, trusted=True)
+    return store.write(key, replica_set, trusted=True)
 
 
 def _scale_all(sets: list[Object], newest: Object, replicas: int, most: int) -> None:

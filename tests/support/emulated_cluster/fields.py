@@ -84,15 +84,15 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
         owners[Manager(FIRST, "Update", patch["apiVersion"])] = set(_fields(old, schema))
     mine = Manager(manager, "Apply", patch["apiVersion"])
     applied = set(_fields(patch, schema))
-    made = merged(old or {}, patch, schema)
+    merged_object = merged(old or {}, patch, schema)
     owned = owners.get(mine, set())
     # A map ends with its last field; an element of a list only if its manager owns it itself.
     before = {p for p in _with_parents(owned) if p in owned or p[-1].startswith("f:")}
     owners[mine] = applied
     held = _with_parents(set().union(*owners.values()))
     for path in sorted(before - held, key=len):  # with the defaults in it
-        _remove(made, path, schema)
-    live, now = _values(old or {}, schema), _values(made, schema)
+        _remove(merged_object, path, schema)
+    live, now = _values(old or {}, schema), _values(merged_object, schema)
     changed = {path for path, value in now.items() if path not in live or live[path] != value}
     conflicts = [
         (who, path) for who in owners if who != mine for path in sorted(owners[who] & changed)
@@ -103,7 +103,7 @@ def apply(old: Object | None, patch: Object, manager: str, *, force: bool) -> Ob
     for who, fields in owners.items():
         if who != mine:
             fields.difference_update(changed, removed)
-    return _with_owners(made, owners)
+    return _with_owners(merged_object, owners)
 
 
 def _with_parents(paths: set[Path]) -> set[Path]:
@@ -119,11 +119,11 @@ def update(old: Object | None, new: Object, manager: Manager) -> Object:
     before, after = _values(old or {}, schema), _values(new, schema)
     changed = {path for path, value in after.items() if before.get(path, ...) != value}
     removed = before.keys() - after.keys()
-    given = new.get("metadata", {}).get("managedFields")
+    sent = new.get("metadata", {}).get("managedFields")
     owners = owners_of(old or {})
-    if given == [{}]:
+    if sent == [{}]:
         return _with_owners(copied(new), {})
-    if given and old is not None and given != old["metadata"].get("managedFields"):
+    if sent and old is not None and sent != old["metadata"].get("managedFields"):
         owners = owners_of(new)
     for held in owners.values():
         held.difference_update(changed, removed)

@@ -82,9 +82,9 @@ def reconcile_component(store: Store, kubelet: Kubelet, component: Object) -> No
         deployment = {**live, "spec": deployment["spec"]}
     else:
         deployment = fields.copied(live)
-    made = store.write(key, deployment, trusted=True)
-    counts = made.get("status") or {}
-    current = counts.get("observedGeneration") == made["metadata"]["generation"]
+    written = store.write(key, deployment, trusted=True)
+    counts = written.get("status") or {}
+    current = counts.get("observedGeneration") == written["metadata"]["generation"]
     names = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     number = {name: counts.get(name, 0) for name in names}
     done = current and all(count == spec["replicas"] for count in number.values())
@@ -214,7 +214,7 @@ def _sync(
         labels[GENERATION] = target
     inner = template.get("metadata", {})
     labelled = {**inner, "labels": {**inner.get("labels", {}), **labels}}
-    made = {
+    component = {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoComponentDeployment",
         "metadata": {"labels": labelled["labels"], "ownerReferences": [reference_to(graph)]},
@@ -227,7 +227,7 @@ def _sync(
     }
     key = ("nvidia.com/v1beta1", "dynamocomponentdeployments", meta["namespace"], name)
     live = store.objects.get(key)
-    return store.write(key, {**(live or made), "spec": made["spec"]}, trusted=True)
+    return store.write(key, {**(live or component), "spec": component["spec"]}, trusted=True)
 
 
 def _write_status(
@@ -288,19 +288,19 @@ def _merged(component: Object, older: list[Object]) -> Object:
 
 
 def _of_hash(store: Store, graph: Object, target: str) -> list[Object]:
-    own = store.of_kind("DynamoComponentDeployment", graph)
-    return [c for c in own if c["metadata"]["labels"].get(GENERATION) == target]
+    components = store.of_kind("DynamoComponentDeployment", graph)
+    return [c for c in components if c["metadata"]["labels"].get(GENERATION) == target]
 
 
 def _older(store: Store, graph: Object, target: str) -> list[Object]:
     """The components of all other generations, oldest first."""
-    own = store.of_kind("DynamoComponentDeployment", graph)
-    return [c for c in own if c["metadata"]["labels"].get(GENERATION, target) != target]
+    components = store.of_kind("DynamoComponentDeployment", graph)
+    return [c for c in components if c["metadata"]["labels"].get(GENERATION, target) != target]
 
 
 def _counts(components: list[Object], pool: str) -> Counts:
-    own = [c for c in components if c["spec"]["name"] == pool]
-    return Counts(sum(c["spec"]["replicas"] for c in own), sum(map(_available, own)))
+    of_pool = [c for c in components if c["spec"]["name"] == pool]
+    return Counts(sum(c["spec"]["replicas"] for c in of_pool), sum(map(_available, of_pool)))
 
 
 def _available(component: Object) -> int:
@@ -324,7 +324,7 @@ def _with_hash(graph: Object, worker_hash: str) -> Object:
     return {**graph, "metadata": {**meta, "annotations": annotations}}
 
 
-def _write(store: Store, graph: Object, made: Object) -> Object:
+def _write(store: Store, graph: Object, updated: Object) -> Object:
     """The operator's own PUT."""
-    made = fields.update(graph, made, adapters.OPERATOR)
-    return fields.copied(store.write(key_of(graph), made, trusted=True))
+    updated = fields.update(graph, updated, adapters.OPERATOR)
+    return fields.copied(store.write(key_of(graph), updated, trusted=True))

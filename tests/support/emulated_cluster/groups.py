@@ -85,8 +85,8 @@ def _update(
     ]
     new = [p for p in pods if p["metadata"]["labels"]["generation"] == generation]
     old = [p for p in pods if p not in new]
-    made = len(new) < desired and len(pods) < desired + bool(old)
-    if made:
+    starts_pod = len(new) < desired and len(pods) < desired + bool(old)
+    if starts_pod:
         kubelet.make(owner, f"{name}-{generation[:5]}", template, labels)
     for pod in sorted(new, key=is_ready)[: max(0, len(new) - desired)]:
         kubelet.delete(pod)
@@ -98,7 +98,7 @@ def _update(
             kubelet.delete(pod)
             old.remove(pod)
     return {
-        "replicas": len(new) + len(old) + made,
-        "updatedReplicas": len(new) + made,
+        "replicas": len(new) + len(old) + starts_pod,
+        "updatedReplicas": len(new) + starts_pod,
         "readyReplicas": sum(map(is_ready, new + old)),
     }

@@ -71,14 +71,14 @@ class Player:
 
     def generations(self) -> dict[str, dict[str, list[Object]]]:
         """Pods that do not end, by component and generation."""
-        found: dict[str, dict[str, list[Object]]] = {}
+        pods: dict[str, dict[str, list[Object]]] = {}
         for pod in self.pods():
             labels = pod["metadata"]["labels"]
             generation = labels.get(graphs.GENERATION) or labels.get("pod-template-hash", "null")
             if not is_ending(pod):
-                pools = found.setdefault(labels[COMPONENT], {})
+                pools = pods.setdefault(labels[COMPONENT], {})
                 pools.setdefault(generation, []).append(pod)
-        return found
+        return pods
 
     def states(self) -> dict[str, str]:
         seen = {component: "" for _, component, _ in self.rows}
@@ -145,9 +145,9 @@ class Player:
 
     def wait(self, text: str, at_most_s: float) -> None:
         """Until the recorder's condition holds."""
-        if found := SETTLED.search(text):
-            counts = yaml.safe_load(found[1])
-            quiet = int(found[2])
+        if match := SETTLED.search(text):
+            counts = yaml.safe_load(match[1])
+            quiet = int(match[2])
             since: list[float] = []
 
             def is_settled() -> bool:
@@ -174,9 +174,9 @@ class Player:
 
     def _is_settled(self, counts: Mapping[str, int]) -> bool:
         pods = [p for p in self.pods() if p["metadata"]["labels"][COMPONENT] in counts]
-        found = self.generations()
+        generations = self.generations()
         return all(is_ready(p) and not is_ending(p) for p in pods) and all(
-            [len(pods) for pods in found.get(name, {}).values()] == [count]
+            [len(pods) for pods in generations.get(name, {}).values()] == [count]
             for name, count in counts.items()
         )
 
@@ -208,9 +208,9 @@ def _values(changes: Mapping[str, Any]) -> dict[str, Any]:
     return dict(values)
 
 
-def reported(found: list[Object]) -> tuple[str, ...]:
+def reported(live: list[Object]) -> tuple[str, ...]:
     """State, reason of the Ready condition and phase of the update, as the graph reports them."""
-    status = (found[0].get("status") or {}) if found else {}
+    status = (live[0].get("status") or {}) if live else {}
     if "state" not in status:
         return ()
     (ready,) = (c for c in status["conditions"] if c["type"] == "Ready")

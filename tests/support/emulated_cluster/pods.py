@@ -152,7 +152,7 @@ class Nodes:
     def cordons(self) -> list[tuple[str, bool]]:
         """Every change of a node, oldest first."""
         changes = []
-        for _, _, key, made in self.store.log:
+        for _, _, key, manifest in self.store.log:
             if key[1] == "nodes":
-                changes.append((key[3], bool((made.get("spec") or {}).get("unschedulable"))))
+                changes.append((key[3], bool((manifest.get("spec") or {}).get("unschedulable"))))
         return changes[len(self.names) :]

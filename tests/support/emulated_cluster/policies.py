@@ -20,8 +20,8 @@ CAPABILITIES = (
 )
 
 
-def admit(store: Store, key: Key, made: Object) -> None:
-    """Fill in limits, or raise the ApiError of a refusal. ``made`` does not exist yet."""
+def admit(store: Store, key: Key, manifest: Object) -> None:
+    """Fill in limits, or raise the ApiError of a refusal. ``manifest`` does not exist yet."""
     namespace = store.objects.get(("v1", "namespaces", "", key[2]))
     if namespace is None:
         return
@@ -31,13 +31,13 @@ def admit(store: Store, key: Key, made: Object) -> None:
         reason = f"unable to create new content in namespace {key[2]} because it is being"
         raise _forbidden(key, f"{reason} terminated", [cause])
     if key[1] == "pods":
-        _require_service_account(store, key, made)
-        _require_priority_class(store, key, made)
-        _apply_limits(store, key, made)
+        _require_service_account(store, key, manifest)
+        _require_priority_class(store, key, manifest)
+        _apply_limits(store, key, manifest)
         level = namespace["metadata"].get("labels", {}).get(ENFORCE, "privileged")
-        if found := ", ".join(violations(made["spec"], level)):
-            raise _forbidden(key, f'violates PodSecurity "{level}:latest": {found}')
-    _require_quota(store, key, made)
+        if problems := ", ".join(violations(manifest["spec"], level)):
+            raise _forbidden(key, f'violates PodSecurity "{level}:latest": {problems}')
+    _require_quota(store, key, manifest)
 
 
 def _require_service_account(store: Store, key: Key, pod: Object) -> None:
@@ -85,7 +85,7 @@ def _limit_items(store: Store, namespace: str) -> Iterator[Object]:
             yield from (item for item in limits["spec"]["limits"] if item["type"] == "Container")
 
 
-def _require_quota(store: Store, key: Key, made: Object) -> None:
+def _require_quota(store: Store, key: Key, manifest: Object) -> None:
     """Raises ApiError if the object does not fit into a quota of its namespace."""
     for quota in store.of_kind("ResourceQuota"):
         if quota["metadata"]["namespace"] != key[2]:
@@ -93,9 +93,9 @@ def _require_quota(store: Store, key: Key, made: Object) -> None:
         hard = {name: str(value) for name, value in quota["spec"]["hard"].items()}
         name = quota["metadata"]["name"]
         if key[1] == "pods":
-            _require_resources(key, made, name, hard)
+            _require_resources(key, manifest, name, hard)
         used = {limit: _used(store, key[2], limit) for limit in hard}
-        asked = {limit: _counted(key, made, limit) for limit in hard}
+        asked = {limit: _counted(key, manifest, limit) for limit in hard}
         over = [n for n, most in hard.items() if asked[n] and used[n] + asked[n] > amount(most)]
         if over:
             sums = ",".join(f"{n}={asked[n]:g}" for n in over)
@@ -132,7 +132,7 @@ def _used(store: Store, namespace: str, limit: str) -> float:
     return sum(_counted(k, o, limit) for k, o in existing)
 
 
-def _counted(key: Key, made: Object, limit: str) -> float:
+def _counted(key: Key, manifest: Object, limit: str) -> float:
     """What the object uses of the limit."""
     if limit in ("pods", f"count/{key[1]}"):
         return float(key[1] == limit.removeprefix("count/"))
@@ -142,7 +142,7 @@ def _counted(key: Key, made: Object, limit: str) -> float:
     if key[1] != "pods":
         return 0.0
     kind, _, resource = limit.partition(".")
-    containers = made["spec"]["containers"]
+    containers = manifest["spec"]["containers"]
     return sum(amount(_resources(c, kind).get(resource, 0)) for c in containers)
 
 
@@ -193,8 +193,8 @@ def _restricted(pod: Object, containers: list[Object]) -> Iterator[str]:
     if escalating:
         text = "must set securityContext.allowPrivilegeEscalation=false"
         yield f"allowPrivilegeEscalation != false ({_all_named(escalating)} {text})"
-    if found := "; ".join(_capabilities(containers)):
-        yield f"unrestricted capabilities ({found})"
+    if problems := "; ".join(_capabilities(containers)):
+        yield f"unrestricted capabilities ({problems})"
     roots = [c for c in containers if not _security(c).get("runAsNonRoot")]
     if roots and not of_pod.get("runAsNonRoot"):
         text = "must set securityContext.runAsNonRoot=true"

@@ -28,15 +28,15 @@ def secret(raw: bytes) -> dict[str, Any]:
 
 def _fields(raw: bytes) -> dict[int, list[bytes]]:
     """The length-delimited fields of a message by number."""
-    found: dict[int, list[bytes]] = {}
+    fields: dict[int, list[bytes]] = {}
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)
         value, at = _varint(raw, at)
         if tag & 7 == 2:
-            found.setdefault(tag >> 3, []).append(raw[at : at + value])
+            fields.setdefault(tag >> 3, []).append(raw[at : at + value])
             at += value
-    return found
+    return fields
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:

@@ -27,9 +27,9 @@ class Rejection:
     @property
     def plural(self) -> str:
         """The resource with its subresource: `pods`, `pods/log`."""
-        found = re.search(r"/namespaces/[^/?]+/([a-z]+)(?:/[^/?]+)?(/[a-z]+)?", self.path)
-        if found:
-            return found[1] + (found[2] or "")
+        match = re.search(r"/namespaces/[^/?]+/([a-z]+)(?:/[^/?]+)?(/[a-z]+)?", self.path)
+        if match:
+            return match[1] + (match[2] or "")
         return self.path.partition("?")[0].rstrip("/").rpartition("/")[2]
 
     @property
@@ -38,9 +38,9 @@ class Rejection:
         if not isinstance(self.body, dict):
             is_unknown = str(self.body).strip() == NOT_FOUND
             return ApiError(self.status, "", NOT_FOUND if is_unknown else str(self.body).strip())
-        made = ApiError(self.status, self.body.get("reason", ""), self.body.get("message", ""))
-        made.status = self.body
-        return made
+        error = ApiError(self.status, self.body.get("reason", ""), self.body.get("message", ""))
+        error.status = self.body
+        return error
 
     @property
     def reasons(self) -> tuple[str, ...]:

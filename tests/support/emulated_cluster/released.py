@@ -130,9 +130,9 @@ class Cluster(Penstock):
         """Edit the live object as kubectl does: again if the operator wrote it meanwhile."""
         for _ in range(20):
             live = httpx.get(f"{self.api.url}{URL}", trust_env=False).json()
-            for found in live["spec"]["components"]:
-                if found["name"] == component:
-                    found["replicas"] = replicas
+            for pool in live["spec"]["components"]:
+                if pool["name"] == component:
+                    pool["replicas"] = replicas
             url = f"{self.api.url}{URL}?fieldManager={manager}"
             done = httpx.put(url, json=live, trust_env=False)
             if done.status_code != 409:

@@ -65,9 +65,9 @@ def require_method(key: Key, subresource: str, method: str) -> None:
 
 def require_options(method: str, query: Query) -> None:
     kind = {"PATCH": "PatchOptions", "POST": "CreateOptions"}.get(method, "UpdateOptions")
-    given = query.get("dryRun")
-    if given not in (None, "All"):
-        raise option(kind, "dryRun", f'Unsupported value: ["{given}"]: supported values: "All"')
+    dry_run = query.get("dryRun")
+    if dry_run not in (None, "All"):
+        raise option(kind, "dryRun", f'Unsupported value: ["{dry_run}"]: supported values: "All"')
     validation = query.get("fieldValidation")
     if validation not in (None, "", "Ignore", "Strict", "Warn"):
         values = '"", "Ignore", "Strict", "Warn"'
@@ -141,9 +141,9 @@ def require_names(key: Key, name: str, body: Object) -> None:
 def require_place(key: Key, body: Object, name: str) -> None:
     """The kind, the namespace and the name of the body of an apply or a PUT are the path's."""
     version, plural, namespace, _ = key
-    given, kind = body.get("apiVersion", ""), body.get("kind", "")
-    if (given, kind) != (version, RESOURCES[version][plural]):
-        raise ApiError(400, "BadRequest", f"invalid object type: {given}, Kind={kind}")
+    sent_version, kind = body.get("apiVersion", ""), body.get("kind", "")
+    if (sent_version, kind) != (version, RESOURCES[version][plural]):
+        raise ApiError(400, "BadRequest", f"invalid object type: {sent_version}, Kind={kind}")
     if body.get("metadata", {}).get("namespace", namespace) != namespace:
         text = "the namespace of the provided object does not match the namespace sent on the"
         raise ApiError(400, "BadRequest", f"{text} request")

@@ -65,9 +65,9 @@ class Site(Penstock):
     def replicas(self) -> dict[str, int]:
         """The desired replicas by component."""
         if self.is_plain:
-            found = self.apps.list_namespaced_deployment(self.namespace).items
+            deployments = self.apps.list_namespaced_deployment(self.namespace).items
             labels = "app.kubernetes.io/component"
-            return {d.metadata.labels[labels]: d.spec.replicas for d in found}
+            return {d.metadata.labels[labels]: d.spec.replicas for d in deployments}
         return {c["name"]: c.get("replicas", 1) for c in self._graph()["spec"]["components"]}
 
     def by_hand(self, component: str, replicas: int) -> None:
@@ -80,9 +80,9 @@ class Site(Penstock):
         where = (GROUP, VERSION, self.namespace, PLURAL, self.graph.stem)
         for _ in range(20):  # the operator writes the graph too
             graph = self._graph()
-            for found in graph["spec"]["components"]:
-                if found["name"] == component:
-                    found["replicas"] = replicas
+            for pool in graph["spec"]["components"]:
+                if pool["name"] == component:
+                    pool["replicas"] = replicas
             with contextlib.suppress(kubernetes.client.ApiException):
                 self.custom.replace_namespaced_custom_object(
                     *where, graph, field_manager="kubectl-edit"
@@ -122,7 +122,7 @@ class Site(Penstock):
         group, plural, name = path.rsplit("/", 2)
         kind = "json-patch+json" if method == "PATCH" else "json"
         media = {"Content-Type": f"application/{kind}"} if body else {}
-        made: dict[str, Any] = self.core.api_client.call_api(
+        answer: dict[str, Any] = self.core.api_client.call_api(
             f"/{group}/namespaces/{self.namespace}/{plural}/{name}".rstrip("/"),
             method,
             query_params=[("fieldManager", manager)] if manager else [],
@@ -132,7 +132,7 @@ class Site(Penstock):
             response_type="object",
             _return_http_data_only=True,
         )
-        return made
+        return answer
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         """The component's pods that are not being deleted."""
@@ -140,8 +140,8 @@ class Site(Penstock):
         listed = self.core.list_namespaced_pod(
             self.namespace, label_selector=chosen, _preload_content=False
         )
-        found = json.loads(listed.data)["items"]
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        manifests = json.loads(listed.data)["items"]
+        return [pod for pod in manifests if "deletionTimestamp" not in pod["metadata"]]
 
     def lowest(self, component: str, since: int) -> int:
         """The minimum of ready pods over all observations."""

@@ -102,8 +102,8 @@ def invalid(kind: str, name: str, *problems: tuple[str, str], prefix: str = "") 
     details = {"name": name, "group": group, "kind": singular, "causes": causes}
     lines = [f"{place}: {message}" for place, message in problems]
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
-    shown = {field: value for field, value in details.items() if value}
-    return ApiError(422, "Invalid", f'{prefix}{kind} "{name}" is invalid: {text}', shown)
+    details_set = {field: value for field, value in details.items() if value}
+    return ApiError(422, "Invalid", f'{prefix}{kind} "{name}" is invalid: {text}', details_set)
 
 
 def _reason(message: str) -> str:
@@ -141,24 +141,24 @@ class Store:
     ) -> Object:
         with self.lock:
             old = self.objects.get(key)
-            made = fields.copied(new)
+            manifest = fields.copied(new)
             for admit in () if trusted else self.admission:
-                admit(made, old)
-            meta = made.setdefault("metadata", {})
+                admit(manifest, old)
+            meta = manifest.setdefault("metadata", {})
             meta |= {"name": key[3]} | ({"namespace": key[2]} if key[2] else {})
             was = old["metadata"] if old else {"uid": str(uuid.uuid4()), "generation": 0}
             meta["uid"] = was["uid"]
             meta.setdefault("creationTimestamp", "2026-11-21T00:00:00Z")
-            changed = old is None or old.get("spec") != made.get("spec")
+            changed = old is None or old.get("spec") != manifest.get("spec")
             meta["generation"] = was["generation"] + changed
-            if old is not None and made == old:
+            if old is not None and manifest == old:
                 return old
             meta["resourceVersion"] = str(self.version + 1)
             if not dry_run:
                 self.version += 1
-                self.objects[key] = made
-                self._log_event("MODIFIED" if old else "ADDED", key, made)
-            return made
+                self.objects[key] = manifest
+                self._log_event("MODIFIED" if old else "ADDED", key, manifest)
+            return manifest
 
     def remove(self, key: Key) -> Object:
         with self.lock:
@@ -167,8 +167,8 @@ class Store:
             self._log_event("DELETED", key, removed)
             return removed
 
-    def _log_event(self, kind: str, key: Key, made: Object) -> None:
-        self.log.append((self.version, kind, key, fields.copied(made)))
+    def _log_event(self, kind: str, key: Key, manifest: Object) -> None:
+        self.log.append((self.version, kind, key, fields.copied(manifest)))
         self.lock.notify_all()
 
     def of_kind(self, kind: str, owner: Object | None = None) -> list[Object]:
@@ -187,9 +187,9 @@ class Store:
                 fresh = [entry for entry in self.log if entry[0] > version]
                 if not fresh:
                     self.lock.wait(min(left, 0.2))
-            for number, kind, key, made in fresh:
+            for number, kind, key, manifest in fresh:
                 version = number
-                yield kind, key, made
+                yield kind, key, manifest
 
 
 def _is_owned(manifest: Object, owner: Object) -> bool:

@@ -67,9 +67,9 @@ def resolved(schema: Schema) -> Schema:
     if name is None:
         return schema
     text = str(name).rpartition("/")[2]
-    found = _custom_template() if text == CUSTOM_TEMPLATE else _definitions()[text]
+    target = _custom_template() if text == CUSTOM_TEMPLATE else _definitions()[text]
     here = {key: value for key, value in schema.items() if key.startswith("x-kubernetes")}
-    return {**found, **here} if here else found
+    return {**target, **here} if here else target
 
 
 def definition(schema: Schema) -> str | None:
@@ -102,8 +102,8 @@ def element_key(schema: Schema, element: Any) -> str:
         return "v:" + json.dumps(element)
     keys = schema["x-kubernetes-list-map-keys"]
     chosen = {k: element.get(k, KEY_DEFAULTS.get(k)) for k in keys}
-    found = {k: v for k, v in chosen.items() if v is not None}
-    return "k:" + json.dumps(found, sort_keys=True, separators=(",", ":"))
+    values = {k: v for k, v in chosen.items() if v is not None}
+    return "k:" + json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def problem(value: Any, schema: Schema, path: str = "") -> str:
@@ -125,12 +125,12 @@ def problem(value: Any, schema: Schema, path: str = "") -> str:
                 text = ",".join(f"{k}={json.dumps(v)}" for k, v in json.loads(key[2:]).items())
                 return f"{path}: duplicate entries for key [{text}]"
         items = schema.get("items") or {}
-        found = (
+        causes = (
             problem(element, items, f"{path}[name={json.dumps(element.get('name'))}]")
             for element in value
             if isinstance(element, dict)
         )
-        return next(filter(None, found), "")
+        return next(filter(None, causes), "")
     if not isinstance(value, dict):
         return _type_problem(value, schema, path)
     is_closed = schema.get("properties") and "additionalProperties" not in schema
@@ -158,8 +158,8 @@ def _custom_template() -> Schema:
     volume = _definitions()["io.k8s.api.core.v1.Volume"]
     fields = {**volume["properties"], "configMap": ATOMIC}
     volumes = {**spec["properties"]["volumes"], "items": {**volume, "properties": fields}}
-    made = {**spec, "properties": {**spec["properties"], "volumes": volumes}}
-    return {**template, "properties": {**template["properties"], "spec": made}}
+    pod = {**spec, "properties": {**spec["properties"], "volumes": volumes}}
+    return {**template, "properties": {**template["properties"], "spec": pod}}
 
 
 @cache
@@ -170,9 +170,9 @@ def _definitions() -> Mapping[str, Schema]:
 
 @cache
 def _built_in() -> Mapping[tuple[str, str], Schema]:
-    found: dict[tuple[str, str], Schema] = {}
+    schemas: dict[tuple[str, str], Schema] = {}
     for name, schema in _definitions().items():
         for gvk in schema.get("x-kubernetes-group-version-kind", ()):
             version = "/".join(part for part in (gvk["group"], gvk["version"]) if part)
-            found[version, gvk["kind"]] = _ref(name)
-    return found
+            schemas[version, gvk["kind"]] = _ref(name)
+    return schemas

@@ -88,8 +88,8 @@ def _of_types(body: Object) -> list[Problem]:
     """Unknown fields and wrong types."""
     if builtin.is_builtin(body):
         return [p for p in builtin.wrong_types(body, VERSION) if p[1] != MISSING]
-    found = _of_crd(body, None)
-    return [p for p in found if p[1] == UNKNOWN_FIELD or WRONG_TYPE.search(p[1])]
+    problems = _of_crd(body, None)
+    return [p for p in problems if p[1] == UNKNOWN_FIELD or WRONG_TYPE.search(p[1])]
 
 
 def _malformed(value: Any) -> Iterator[str]:
@@ -116,16 +116,16 @@ def _malformed(value: Any) -> Iterator[str]:
 
 def require_valid(key: Key, new: Object, old: Object | None) -> None:
     """``new`` with defaults. Raises ApiError (422)."""
-    found = [
+    problems = [
         (place, "Required value" if text == MISSING else f"Invalid value: {text}")
         for place, text in _problems(new, old)
     ]
     prefix = ""
-    if not found and new["kind"] == "DynamoGraphDeployment":
-        found = list(_denied(new, old))
+    if not problems and new["kind"] == "DynamoGraphDeployment":
+        problems = list(_denied(new, old))
         prefix = 'admission webhook "vdynamographdeployment.kb.io" denied the request: '
-    if found:
-        raise invalid(full_kind(key), key[3], *found, prefix=prefix)
+    if problems:
+        raise invalid(full_kind(key), key[3], *problems, prefix=prefix)
 
 
 def _problems(new: Object, old: Object | None) -> Iterator[Problem]:
@@ -143,18 +143,18 @@ def _problems(new: Object, old: Object | None) -> Iterator[Problem]:
 
 def _of_crd(new: Object, old: Object | None) -> list[Problem]:
     """Of the custom resources whose CRD is at hand."""
-    found = _crds().get(new["kind"])
-    return found.problems(new, old) if found else []
+    definition = _crds().get(new["kind"])
+    return definition.problems(new, old) if definition else []
 
 
 @cache
 def _crds() -> Mapping[str, crd.Crd]:
-    found = {}
+    definitions = {}
     for kind in OWN_CRDS:
         file = outside_files.crds() / f"nvidia.com_{kind.lower()}s.yaml"
         if file.is_file():
-            found[kind] = crd.versions(file)["nvidia.com/v1beta1"]
-    return found
+            definitions[kind] = crd.versions(file)["nvidia.com/v1beta1"]
+    return definitions
 
 
 def _denied(new: Object, old: Object | None) -> Iterator[Problem]:
@@ -171,8 +171,8 @@ def _denied(new: Object, old: Object | None) -> Iterator[Problem]:
     names = [component["name"] for component in components]
     were = {c["name"]: bool(c.get("multinode")) for c in old["spec"].get("components") or ()}
     changes = [
-        (what, [name for name in some if name not in others])
-        for what, some, others in (("removed", were, names), ("added", names, were))
+        (what, [name for name in changed if name not in rest])
+        for what, changed, rest in (("removed", were, names), ("added", names, were))
     ]
     if lines := "; ".join(f"components {what}: [{', '.join(n)}]" for what, n in changes if n):
         text = "component topology is immutable and cannot be modified after creation"

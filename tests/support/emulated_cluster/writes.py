@@ -60,9 +60,13 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
     key = (version, plural, namespace, str(name))
     with store.lock:
         requests.require_kind(key, body)
-        made = {"apiVersion": version, "kind": RESOURCES[version][plural], **fields.copied(body)}
-        requests.require_place(key, made, name)
-        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
+        manifest = {
+            "apiVersion": version,
+            "kind": RESOURCES[version][plural],
+            **fields.copied(body),
+        }
+        requests.require_place(key, manifest, name)
+        validation.require_types(key, manifest, by_apply=False, strict=_is_strict(query))
         _require_namespace(store, namespace)
         if not name:
             text = "Required value: name or generateName is required"
@@ -73,22 +77,22 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
         if key in store.objects:
             text = f'{_resource(key)} "{key[3]}" already exists'
             raise ApiError(409, "AlreadyExists", text, _details(key))
-        made["metadata"]["name"] = name
-        return _write(store, key, None, made, query, _updater(query, agent, version))
+        manifest["metadata"]["name"] = name
+        return _write(store, key, None, manifest, query, _updater(query, agent, version))
 
 
 def replace(store: Store, key: Key, body: Object, query: Query, agent: str) -> Object:
     """PUT. The status stays as it is."""
     with store.lock:
         old = existing(store, key)
-        made = {"kind": old["kind"], **fields.copied(body), "apiVersion": key[0]}
-        requests.require_place(key, made, (body.get("metadata") or {}).get("name", ""))
-        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
+        manifest = {"kind": old["kind"], **fields.copied(body), "apiVersion": key[0]}
+        requests.require_place(key, manifest, (body.get("metadata") or {}).get("name", ""))
+        validation.require_types(key, manifest, by_apply=False, strict=_is_strict(query))
         _require_version(key, old, body)
         _require_uid(key, old, body)
         if "status" in old:
-            made["status"] = old["status"]
-        return _write(store, key, old, made, query, _updater(query, agent, key[0]))
+            manifest["status"] = old["status"]
+        return _write(store, key, old, manifest, query, _updater(query, agent, key[0]))
 
 
 def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: str) -> Object:
@@ -102,27 +106,27 @@ def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: st
             raise requests.option("PatchOptions", "force", text)
         old = existing(store, key)
         if media == JSON_PATCH:
-            made = _json_patched(old, body)
+            patched = _json_patched(old, body)
         elif media == STRATEGIC:
             schema = topology.of(key[0], old["kind"])
-            made = fields.merged(old, _without_directives(body), schema, keeps_order=True)
+            patched = fields.merged(old, _without_directives(body), schema, keeps_order=True)
         else:
-            made = merged(old, body)
-        validation.require_types(key, made, by_apply=False, strict=_is_strict(query))
-        _require_version(key, old, made)
-        return _write(store, key, old, made, query, _updater(query, agent, key[0]))
+            patched = merged(old, body)
+        validation.require_types(key, patched, by_apply=False, strict=_is_strict(query))
+        _require_version(key, old, patched)
+        return _write(store, key, old, patched, query, _updater(query, agent, key[0]))
 
 
 def _write(
-    store: Store, key: Key, old: Object | None, made: Object, query: Query, by: Manager | None
+    store: Store, key: Key, old: Object | None, manifest: Object, query: Query, by: Manager | None
 ) -> Object:
     """Fill in the defaults, validate and store; ``by``: None if the fields' owners are known."""
-    defaults.fill_in(made)
-    validation.require_valid(key, made, old)
-    _require_mutable(key, old, made)
+    defaults.fill_in(manifest)
+    validation.require_valid(key, manifest, old)
+    _require_mutable(key, old, manifest)
     if old is None:
-        policies.admit(store, key, made)
-    owned = fields.update(old, made, by) if by else made
+        policies.admit(store, key, manifest)
+    owned = fields.update(old, manifest, by) if by else manifest
     return store.write(key, owned, dry_run=is_dry_run(query))
 
 
@@ -138,10 +142,10 @@ def set_scale(
         if replicas < 0:
             text = f"Invalid value: {replicas}: must be greater than or equal to 0"
             raise invalid("Scale.autoscaling", key[3], ("spec.replicas", text))
-        made = merged(old, {"spec": {"replicas": replicas}})
+        scaled = merged(old, {"spec": {"replicas": replicas}})
         who = _updater(query, agent, key[0])
         who = Manager(who.name, who.operation, who.api_version, "scale")
-        return store.write(key, fields.update(old, made, who), dry_run=is_dry_run(query))
+        return store.write(key, fields.update(old, scaled, who), dry_run=is_dry_run(query))
 
 
 def delete(store: Store, key: Key, options: Object, query: Query) -> Object:
@@ -158,17 +162,17 @@ def delete(store: Store, key: Key, options: Object, query: Query) -> Object:
         return store.write(key, {**old, "metadata": meta}, trusted=True)
 
 
-def _require_preconditions(key: Key, old: Object, given: Object) -> None:
+def _require_preconditions(key: Key, old: Object, required: Object) -> None:
     live = old["metadata"]["uid"]
-    if given.get("uid", live) == live:
+    if required.get("uid", live) == live:
         return
     group = key[0].rpartition("/")[0]
     kind = RESOURCES[key[0]][key[1]]
     what = f"{kind}.{group}" if group else kind
     text = (
         f'Operation cannot be fulfilled on {what} "{key[3]}": the UID in the precondition '
-        f"({given['uid']}) does not match the UID in record ({live}). The object might have been "
-        "deleted and then recreated"
+        f"({required['uid']}) does not match the UID in record ({live}). The object might have "
+        "been deleted and then recreated"
     )
     raise ApiError(409, "Conflict", text, {**_details(key), "kind": kind})
 
@@ -207,15 +211,15 @@ def _apply(store: Store, key: Key, body: Object, query: Query) -> Object:
     _require_version(key, old, body)
     try:
         force = query.get("force") == "true"
-        made = fields.apply(old, body, query["fieldManager"], force=force)
+        applied = fields.apply(old, body, query["fieldManager"], force=force)
     except fields.ConflictError as error:
         causes = [
             {"reason": "FieldManagerConflict", "message": message, "field": path}
             for message, path in error.fields
         ]
         raise ApiError(409, "Conflict", str(error), {"causes": causes}) from None
-    made["metadata"]["name"] = key[3]
-    return _write(store, key, old, made, query, None)
+    applied["metadata"]["name"] = key[3]
+    return _write(store, key, old, applied, query, None)
 
 
 def _require_namespace(store: Store, namespace: str) -> None:
@@ -227,8 +231,8 @@ def _require_namespace(store: Store, namespace: str) -> None:
 
 def _require_version(key: Key, old: Object | None, new: Object) -> None:
     """Raises ApiError (409) if ``new`` was read before the last write."""
-    given = new["metadata"].get("resourceVersion")
-    if given and (old is None or given != old["metadata"]["resourceVersion"]):
+    sent = new["metadata"].get("resourceVersion")
+    if sent and (old is None or sent != old["metadata"]["resourceVersion"]):
         text = (
             f'Operation cannot be fulfilled on {_resource(key)} "{key[3]}": the object has been '
             "modified; please apply your changes to the latest version and try again"
@@ -237,13 +241,13 @@ def _require_version(key: Key, old: Object | None, new: Object) -> None:
 
 
 def _require_uid(key: Key, old: Object, new: Object) -> None:
-    given, live = new["metadata"].get("uid"), old["metadata"]["uid"]
-    if given in (None, live):
+    sent, live = new["metadata"].get("uid"), old["metadata"]["uid"]
+    if sent in (None, live):
         return
     where = f"StorageError: invalid object, Code: 4, Key: /registry/{key[1]}/{key[2]}/{key[3]}"
     text = (
         f'Operation cannot be fulfilled on {_resource(key)} "{key[3]}": {where}, ResourceVersion: '
-        f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object "
+        f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object "
         f"meta: {live}"
     )
     raise ApiError(409, "Conflict", text, _details(key))
@@ -349,22 +353,22 @@ def _without_directives(patch: Any) -> Any:
 
 
 def _json_patched(old: Object, operations: list[Object]) -> Object:
-    made: Object = fields.copied(old)
+    patched: Object = fields.copied(old)
     for operation in operations:
         try:
-            _patch_one(made, operation)
+            _patch_one(patched, operation)
         except (IndexError, KeyError, TypeError, ValueError):
             text = "the server rejected our request due to an error in our request"
             raise ApiError(422, "Invalid", text, {}) from None
-    return made
+    return patched
 
 
-def _patch_one(made: Object, operation: Object) -> None:
+def _patch_one(manifest: Object, operation: Object) -> None:
     """Raises LookupError, TypeError or ValueError if it cannot be done, or a test fails."""
     *parents, last = [
         part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]
     ]
-    node: Any = made
+    node: Any = manifest
     for part in parents:
         node = node[int(part)] if isinstance(node, list) else node[part]
     place: Any = last

@@ -66,10 +66,10 @@ Manifest = Mapping[str, Any]
 
 def problems(manifest: Manifest, version: str) -> list[str]:
     """`Kind/name place: message` for each problem; ``version`` of Kubernetes, such as `1.33`."""
-    found = wrong_types(manifest, version)
-    if not found:  # the other checks rely on the types
-        found = sorted({*refused(manifest), *unnoticed_problems(manifest)})
-    return [f"{title(manifest)} {place}: {message}" for place, message in found]
+    texts = wrong_types(manifest, version)
+    if not texts:  # the other checks rely on the types
+        texts = sorted({*refused(manifest), *unnoticed_problems(manifest)})
+    return [f"{title(manifest)} {place}: {message}" for place, message in texts]
 
 
 def wrong_types(manifest: Manifest, version: str) -> list[Problem]:

@@ -62,11 +62,11 @@ class Crd:
         if not isinstance(new, dict):
             return [("", "is not an object")]
         value = prepared(self.schema, new)
-        found = [*self._identity(value), *self._structure(value, before)]
-        if not found:  # a server evaluates rules only on a valid structure
+        texts = [*self._identity(value), *self._structure(value, before)]
+        if not texts:  # a server evaluates rules only on a valid structure
             for node in nodes(self.schema, value, "", before):
-                found += [*duplicates(node), *rule_problems(node)]
-        return sorted(set(found))
+                texts += [*duplicates(node), *rule_problems(node)]
+        return sorted(set(texts))
 
     def rules(self) -> list[tuple[str, Mapping[str, Any]]]:
         """(place in the schema, rule as declared). Raises ValueError if a rule does not compile."""
@@ -143,8 +143,8 @@ def _meta_problems(metadata: object, place: str, namespaced: bool) -> Iterator[P
     if metadata.get("name"):
         fault = name_fault(metadata["name"], SUBDOMAIN, 253)
     else:
-        given = metadata.get("generateName")
-        fault = name_fault(f"{given}x", SUBDOMAIN, 253) if given else "required"
+        generate_name = metadata.get("generateName")
+        fault = name_fault(f"{generate_name}x", SUBDOMAIN, 253) if generate_name else "required"
     if fault:
         yield under(place, "name"), fault
     namespace = metadata.get("namespace")

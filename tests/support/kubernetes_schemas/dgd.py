@@ -61,5 +61,5 @@ def rendered(graph: str) -> tuple[Document, ...]:
 
 
 def graph_of(objects: tuple[Document, ...]) -> Document:
-    (found,) = [item for item in objects if item["kind"] == KIND]
-    return found
+    (graph,) = [item for item in objects if item["kind"] == KIND]
+    return graph

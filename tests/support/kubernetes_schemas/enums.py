@@ -77,8 +77,8 @@ def _walk(value: Any, place: str) -> Iterator[Problem]:
         for key, item in value.items():
             where = under(place, str(key))
             if key in ENUMS:
-                for one in item if isinstance(item, list) else [item]:
-                    yield from _among(one, ENUMS[key], where)
+                for element in item if isinstance(item, list) else [item]:
+                    yield from _among(element, ENUMS[key], where)
             elif key in LEAST and isinstance(item, int) and item < LEAST[key]:
                 yield where, f"must be greater than or equal to {LEAST[key]}"
             elif key not in FREE:

@@ -68,8 +68,8 @@ def problems(manifest: Manifest, version: str) -> list[str]:
 
 def faults(manifest: Manifest, version: str) -> list[Problem]:
     """(place, message) of each problem."""
-    found = list(structural_problems(Draft202012Validator(SCHEMA), manifest))
-    return found or [*_content(manifest), *_pods(manifest, version)]
+    texts = list(structural_problems(Draft202012Validator(SCHEMA), manifest))
+    return texts or [*_content(manifest), *_pods(manifest, version)]
 
 
 def _content(manifest: Manifest) -> Iterator[Problem]:

@@ -64,17 +64,17 @@ def set_problems(
     release = Release(
         manifests=list(manifests), externals=frozenset(externals), pods=pods, namespace=namespace
     )
-    found = []
+    messages = []
     for manifest in release.manifests:
         name = (manifest.get("metadata") or {}).get("name")
         key = (release.namespace_of(manifest), str(manifest.get("kind")), str(name))
         if key in release.objects:
-            found.append(f"{title(manifest)} metadata.name: second object of this name")
+            messages.append(f"{title(manifest)} metadata.name: second object of this name")
         release.objects[key] = manifest
     for manifest in release.manifests:
         problems = {*_unresolved(manifest, release), *_selects_nothing(manifest, release)}
-        found += [f"{title(manifest)} {place}: {message}" for place, message in sorted(problems)]
-    return found
+        messages += [f"{title(manifest)} {place}: {message}" for place, message in sorted(problems)]
+    return messages
 
 
 def _unresolved(manifest: Manifest, release: Release) -> Iterator[Problem]:
@@ -143,9 +143,9 @@ def _of_binding(manifest: Manifest) -> Iterator[Reference]:
     role = manifest["roleRef"]
     if role["kind"] == "Role":
         yield Reference(place="roleRef", kind="Role", name=role["name"])
-    own = (manifest.get("metadata") or {}).get("namespace")
+    namespace = (manifest.get("metadata") or {}).get("namespace")
     for index, subject in enumerate(manifest.get("subjects") or ()):
-        here = subject.get("namespace") in (None, own)
+        here = subject.get("namespace") in (None, namespace)
         if subject["kind"] == "ServiceAccount" and here and subject["name"] != "default":
             place = under("subjects", index)
             yield Reference(place=place, kind="ServiceAccount", name=subject["name"])
@@ -234,5 +234,5 @@ def _target_ports(spec: Mapping[str, Any], chosen: Sequence[Template]) -> Iterat
 
 
 def _mapping(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, Mapping) else {}
+    inner = value.get(key)
+    return inner if isinstance(inner, Mapping) else {}

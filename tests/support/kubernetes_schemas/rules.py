@@ -82,8 +82,8 @@ def _context(node: Node, rules: Iterable[Rule], old_is_optional: bool) -> Any:
 
     variables = {"self": node.value}
     if old_is_optional:
-        some, none = cel.OptionalValue.of, cel.OptionalValue.none
-        variables["oldSelf"] = none() if node.old is ABSENT else some(node.old)
+        present, none = cel.OptionalValue.of, cel.OptionalValue.none
+        variables["oldSelf"] = none() if node.old is ABSENT else present(node.old)
     elif node.old is not ABSENT:
         variables["oldSelf"] = node.old
     called = {name: function for rule in rules for name, function in rule.functions.items()}

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx
 
-from penstock.atomic_file import write_file
 from penstock.environments.paths import require_python
 from penstock.errors import BenchError, Problem
+from penstock.files import write_file
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
 from penstock.verify.target import LOOPBACK
@@ -78,20 +78,20 @@ def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> N
     If this is interrupted, all processes end, and the records so far are kept. BenchError if AIPerf
     fails.
     """
-    counts = [_Count(one.records) for one in runs]
+    counts = [_Count(run.records) for run in runs]
     with contextlib.ExitStack() as started:
-        processes = [started.enter_context(_running(python, one)) for one in runs]
+        processes = [started.enter_context(_running(python, run)) for run in runs]
         while any(process.poll() is None for process in processes):
             time.sleep(POLL_S)
-            progress(sum(one.updated() for one in counts))
+            progress(sum(count.updated() for count in counts))
             # If one has failed, the others would run for nothing.
-            for one, process in zip(runs, processes, strict=True):
-                _require_space(one.folder)
-                _require_success(one, process)
-    for one, process in zip(runs, processes, strict=True):
-        _require_success(one, process)
-        if not one.records.exists():
-            raise _failure(one, "AIPerf has recorded no request")
+            for each, process in zip(runs, processes, strict=True):
+                _require_space(each.folder)
+                _require_success(each, process)
+    for each, process in zip(runs, processes, strict=True):
+        _require_success(each, process)
+        if not each.records.exists():
+            raise _failure(each, "AIPerf has recorded no request")
 
 
 def _require_success(run: Run, process: subprocess.Popen[bytes]) -> None:
@@ -236,5 +236,5 @@ def _cause(folder: Path) -> str:
     lines = [line.strip(FRAME) for line in (folder / LOG).read_text(errors="replace").splitlines()]
     starts = [number for number, line in enumerate(lines) if line.startswith(TITLE)]
     errors = [line for line in lines if "ERROR" in line or "Error" in line] or lines
-    shown = lines[starts[-1] + 1 :] if starts else errors[-LAST_LINES:]
-    return " ".join(" ".join(shown).split())[:500]
+    message = lines[starts[-1] + 1 :] if starts else errors[-LAST_LINES:]
+    return " ".join(" ".join(message).split())[:500]

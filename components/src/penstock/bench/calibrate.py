@@ -78,9 +78,9 @@ def fit(measured: Latencies, uncached: Array, predict: Predict) -> Fit:
             break
     else:
         # Chance in the replays keeps the factors from settling.
-        some = np.array(tried[-AVERAGED:])
-        noise = some.std(axis=0, ddof=1) / np.sqrt(AVERAGED)
-        logs, fixed_ms = some.mean(axis=0)[:2], float(some.mean(axis=0)[2])
+        last_factors = np.array(tried[-AVERAGED:])
+        noise = last_factors.std(axis=0, ddof=1) / np.sqrt(AVERAGED)
+        logs, fixed_ms = last_factors.mean(axis=0)[:2], float(last_factors.mean(axis=0)[2])
     factors = _factors(logs, fixed_ms)
     intervals = _intervals(factors, np.hypot(model.errors(around, last, usable), noise))
     _require_certain(intervals)
@@ -95,7 +95,7 @@ def fit(measured: Latencies, uncached: Array, predict: Predict) -> Fit:
 
 
 def _factors(logs: Array, fixed_ms: float = 0.0) -> Factors:
-    speed, step = (exp(float(one)) for one in logs)
+    speed, step = (exp(float(logarithm)) for logarithm in logs)
     return Factors(prefill_speed=speed, step_time=step, fixed_ttft_ms=fixed_ms)
 
 
@@ -103,8 +103,8 @@ def _around(logs: Array, fixed_ms: float, predict: Predict) -> Sequence[Latencie
     """At the factors, and with each of the two a little higher and lower. Without the fixed TTFT,
     but with its effect on the arrivals of later turns."""
     shifts = np.array([[0, 0], [STEP, 0], [-STEP, 0], [0, STEP], [0, -STEP]])
-    found = predict([_factors(logs + shift, fixed_ms) for shift in shifts])
-    return [Latencies(ttft=one.ttft - fixed_ms, itl=one.itl) for one in found]
+    predicted = predict([_factors(logs + shift, fixed_ms) for shift in shifts])
+    return [Latencies(ttft=latencies.ttft - fixed_ms, itl=latencies.itl) for latencies in predicted]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +126,9 @@ class _Model:
         """(changes of the two logarithms, fixed TTFT in ms) from the ``counted`` requests."""
         ttft = self._equations("ttft", around, counted, constant=1.0)
         itl = self._equations("itl", around, counted, constant=0.0)
-        found = _robust(ttft, itl)
-        if found[2] >= 0:
-            return found[:2], float(found[2])
+        changes = _robust(ttft, itl)
+        if changes[2] >= 0:
+            return changes[:2], float(changes[2])
         # Nothing takes less than no time.
         return _robust(*((left[:, :2], right) for left, right in (ttft, itl))), 0.0
 
@@ -139,11 +139,11 @@ class _Model:
         measured: Array = getattr(self.measured, name)
         rows, right = [], []
         for group in self.groups:
-            some = group[counted[group] & np.isfinite(measured[group])]
-            if not len(some):
+            indices = group[counted[group] & np.isfinite(measured[group])]
+            if not len(indices):
                 continue
-            center = _middle(measured[some])
-            base, *sides = (_middle(getattr(one, name)[some]) for one in around)
+            center = _middle(measured[indices])
+            base, *sides = (_middle(getattr(side, name)[indices]) for side in around)
             slopes = [(sides[at] - sides[at + 1]) / (2 * STEP) for at in (0, 2)]
             rows.append(np.array([*slopes, constant]) / center)
             right.append((center - base) / center)
@@ -152,13 +152,13 @@ class _Model:
     def errors(self, around: Sequence[Latencies], logs: Array, usable: Mask) -> Array:
         """Standard errors of the two logarithms and of the fixed TTFT: by the jackknife over parts
         of the run, since neighboring requests are alike. ``logs``: those of ``around``."""
-        found = []
+        ratios = []
         for part in np.array_split(np.flatnonzero(usable), BLOCKS):
             counted = usable.copy()
             counted[part] = False
             change, fixed_ms = self.solve(around, counted)
-            found.append([*(logs + change), fixed_ms])
-        values = np.array(found)
+            ratios.append([*(logs + change), fixed_ms])
+        values = np.array(ratios)
         spread = ((values - values.mean(axis=0)) ** 2).sum(axis=0)
         return np.asarray(np.sqrt((BLOCKS - 1) / BLOCKS * spread))
 
@@ -184,18 +184,18 @@ def _intervals(factors: Factors, errors: Array) -> tuple[tuple[float, float], ..
 def _robust(*parts: tuple[Array, Array]) -> Array:
     """The least squares of all parts, with Huber's weights by the scale of each part's errors."""
     weights = [np.full(len(right), 1 / max(1, len(right))) for _, right in parts]
-    found = np.zeros(parts[0][0].shape[1])
+    solution = np.zeros(parts[0][0].shape[1])
     for _ in range(REWEIGHTINGS):
-        roots = [np.sqrt(one)[:, None] for one in weights]
+        roots = [np.sqrt(weight)[:, None] for weight in weights]
         left = np.vstack([a * root for (a, _), root in zip(parts, roots, strict=True)])
         right = np.concatenate([b * root[:, 0] for (_, b), root in zip(parts, roots, strict=True)])
         size = np.linalg.norm(left, axis=0)
         size[size == 0] = 1.0
-        last, found = found, np.linalg.lstsq(left / size, right, rcond=None)[0] / size
-        weights = [_weights(a @ found - b) for a, b in parts]
-        if np.allclose(last, found, rtol=1e-6, atol=1e-9):
+        last, solution = solution, np.linalg.lstsq(left / size, right, rcond=None)[0] / size
+        weights = [_weights(a @ solution - b) for a, b in parts]
+        if np.allclose(last, solution, rtol=1e-6, atol=1e-9):
             break
-    return found
+    return solution
 
 
 def _weights(errors: Array) -> Array:

@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
-from penstock.bench.report import Bench
+from penstock.bench.model import Bench
 from penstock.errors import BenchError, Problem
 from penstock.simulate.calibration import (
     Calibration,
@@ -50,8 +50,8 @@ def calibration_of(
         fix = "Correct the cause of the failures, or lower the load."
         raise BenchError(Problem(place="--calibrate", message=message, fix=fix))
     run = _Run(bench=bench, deployment=deployment, replays=replays)
-    found = fit(run.measured, run.uncached, run.predict)
-    return _entry(run, found, command)
+    fitted = fit(run.measured, run.uncached, run.predict)
+    return _entry(run, fitted, command)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,18 +74,21 @@ class _Run:
     def measured(self) -> Latencies:
         done = [served for _, served in self.pairs]
         return Latencies(
-            ttft=_array([one.ttft_ms for one in done]), itl=_array([one.itl_ms for one in done])
+            ttft=_array([request.ttft_ms for request in done]),
+            itl=_array([request.itl_ms for request in done]),
         )
 
     @cached_property
     def uncached(self) -> Array:
         """Input tokens of each request that no prefix cache has, as the replay predicts them."""
-        return self._aligned(self._base, lambda one: one.input_tokens - one.cached_tokens)
+        return self._aligned(
+            self._base, lambda request: request.input_tokens - request.cached_tokens
+        )
 
     @cached_property
     def predicted_hits(self) -> float:
-        hits = sum(one.cached_tokens for one in self._base)
-        return hits / max(1, sum(one.input_tokens for one in self._base))
+        hits = sum(request.cached_tokens for request in self._base)
+        return hits / max(1, sum(request.input_tokens for request in self._base))
 
     @cached_property
     def _base(self) -> list[ServedRequest]:
@@ -95,29 +98,29 @@ class _Run:
     def predict(self, factors: Sequence[Factors]) -> list[Latencies]:
         return [
             Latencies(
-                ttft=self._aligned(one, lambda served: served.ttft_ms),
-                itl=self._aligned(one, lambda served: served.itl_ms),
+                ttft=self._aligned(each, lambda served: served.ttft_ms),
+                itl=self._aligned(each, lambda served: served.itl_ms),
             )
-            for one in self._replayed(factors)
+            for each in self._replayed(factors)
         ]
 
     def _replayed(self, factors: Sequence[Factors]) -> list[list[ServedRequest]]:
         bench = self.bench
         study = Study(workload=bench.workload, replays=self.replays, seeds=1, first_seed=bench.seed)
-        deployments = [corrected(self.deployment, one) for one in factors]
+        deployments = [corrected(self.deployment, factor) for factor in factors]
         return [served_requests(row.results[0]) for row in study.rows(deployments, None)]
 
     def _aligned(self, replayed: Sequence[ServedRequest], value: Value) -> Array:
         """The value of the replayed request that belongs to each measured one; NaN if there is
         none. A replay's rows have no names: those of a kind are in order of arrival."""
         rows = defaultdict[Kind, list[ServedRequest]](list)
-        for one in replayed:
-            rows[self._kind(one.arrived_ms, one.input_tokens, one.tokens)].append(one)
-        found = []
+        for each in replayed:
+            rows[self._kind(each.arrived_ms, each.input_tokens, each.tokens)].append(each)
+        aligned = []
         for kind, place in self._places:
-            some = rows[kind]
-            found.append(value(some[place]) if place < len(some) else None)
-        return _array(found)
+            row = rows[kind]
+            aligned.append(value(row[place]) if place < len(row) else None)
+        return _array(aligned)
 
     @cached_property
     def _places(self) -> Sequence[tuple[Kind, int]]:
@@ -140,25 +143,25 @@ class _Run:
 
 
 def _array(values: Sequence[float | None]) -> Array:
-    return np.array([nan if one is None else one for one in values], float)
+    return np.array([nan if value is None else value for value in values], float)
 
 
-def _entry(run: _Run, found: Fit, command: str) -> Calibration:
+def _entry(run: _Run, fitted: Fit, command: str) -> Calibration:
     model, gpu, engine = group_of(run.deployment)
-    speed, step, fixed = found.intervals
+    speed, step, fixed = fitted.intervals
     return Calibration(
         model=model,
         gpu=gpu,
         engine=engine,
-        prefill_speed=_short(found.factors.prefill_speed),
-        step_time=_short(found.factors.step_time),
-        fixed_ttft_ms=_short(found.factors.fixed_ttft_ms),
-        requests=found.requests,
+        prefill_speed=_short(fitted.factors.prefill_speed),
+        step_time=_short(fitted.factors.step_time),
+        fixed_ttft_ms=_short(fitted.factors.fixed_ttft_ms),
+        requests=fitted.requests,
         prefill_speed_interval=_pair(*speed),
         step_time_interval=_pair(*step),
         fixed_ttft_interval_ms=_pair(*fixed),
-        errors_before=_errors(run.measured, found.before),
-        errors_after=_errors(run.measured, found.after),
+        errors_before=_errors(run.measured, fitted.before),
+        errors_after=_errors(run.measured, fitted.after),
         load=_load(run),
         shape=run.deployment.shape,
         measured_at=f"{datetime.now(UTC):%Y-%m-%d}",

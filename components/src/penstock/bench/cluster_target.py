@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.cluster.api import Api
-from penstock.cluster.frontends import forwarded
-from penstock.cluster.installed import require_installed
-from penstock.cluster.observe import read_progress
-from penstock.cluster.own_objects import OwnObjects
-from penstock.cluster.preflight import Preflight
-from penstock.cluster.rights import Verb
+from penstock.cluster.observe import OwnObjects, read_progress
+from penstock.cluster.port_forward import forwarded
+from penstock.cluster.release import require_installed
+from penstock.cluster.rights import Preflight, Verb
 from penstock.errors import BenchError, Problem
 from penstock.helm import ReleaseTarget
 

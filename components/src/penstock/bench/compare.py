@@ -17,9 +17,9 @@ from penstock.bench.run import Endpoint, Traffic, new_folder, send
 from penstock.bench.slices import Schedule, Slicing, schedules
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem, UsageError
-from penstock.significant import significant
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
+from penstock.text.numbers import significant
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 
@@ -64,7 +64,9 @@ class Comparison:
     @property
     def mocked(self) -> tuple[str, ...]:
         """The models that mockers served instead of an engine."""
-        mocked = (one.model for one in self.request.endpoints if one.engine_is_substitute)
+        mocked = (
+            endpoint.model for endpoint in self.request.endpoints if endpoint.engine_is_substitute
+        )
         return tuple(dict.fromkeys(mocked))
 
     @property
@@ -103,7 +105,7 @@ def sliced_requests(request: CompareRequest) -> Sequence[Request]:
 
 def _require_length(request: CompareRequest, requests: Sequence[Request]) -> None:
     slicing = request.slicing
-    lasts_ms = max((one.at_ms or 0.0 for one in requests), default=0.0)
+    lasts_ms = max((each.at_ms or 0.0 for each in requests), default=0.0)
     if lasts_ms >= slicing.traffic_ms:
         return
     message = (
@@ -118,7 +120,7 @@ def _require_length(request: CompareRequest, requests: Sequence[Request]) -> Non
 
 def _require_filled(request: CompareRequest, requests: Sequence[Request]) -> None:
     slicing = request.slicing
-    filled = {int((one.at_ms or 0.0) // slicing.slice_ms) for one in requests}
+    filled = {int((each.at_ms or 0.0) // slicing.slice_ms) for each in requests}
     count = sum(0 < number < slicing.pairs for number in filled)
     if count < MIN_PAIRS:
         message = f"only {count} of {slicing.pairs - 1} slices would have a request"
@@ -182,10 +184,12 @@ def _overlapping(both: tuple[Schedule, Schedule], first: Records, second: Record
     return sum(late) / len(late) if late else 0.0
 
 
-def _distortion(some: Sequence[Records], cpu_share: float, pairs: Sequence[Sequence[Both]]) -> str:
+def _distortion(
+    records: Sequence[Records], cpu_share: float, pairs: Sequence[Sequence[Both]]
+) -> str:
     """By the endpoint with the shorter TTFT."""
     ttft = [[both[i].ttft_ms for pair in pairs for both in pair] for i in (0, 1)]
-    late_ms = max((percentile(one.late_ms, 0.99) for one in some), default=0.0)
+    late_ms = max((percentile(each.late_ms, 0.99) for each in records), default=0.0)
     return distortion_of(
         late_ms, min(percentile(values, 0.5) for values in ttft) or None, cpu_share
     )

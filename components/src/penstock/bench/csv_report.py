@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.bench.compare import Comparison
 from penstock.bench.measurement import Percentiles
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.sweep import Level, Sweep
 
 Value = str | float | bool | None
@@ -33,28 +32,28 @@ HEADERS = [",".join(columns) for columns in (REQUEST_COLUMNS, LEVEL_COLUMNS, MET
 
 def run_csv(bench: Bench, log: RequestLog) -> str:
     """One row for each request that was sent, in order of the times at which they were sent."""
-    rows = sorted(_request_rows(bench, log), key=lambda one: one[0])
+    rows = sorted(_request_rows(bench, log), key=lambda pair: pair[0])
     return _text(REQUEST_COLUMNS, [row for _, row in rows])
 
 
 def _request_rows(bench: Bench, log: RequestLog) -> Iterator[tuple[float, dict[str, Value]]]:
     """(time in ms, row)."""
     counted = set(map(id, log.counted))
-    for (conversation, turn), one in log.records.served.items():
+    for (conversation, turn), served in log.records.served.items():
         yield (
-            one.arrived_ms,
+            served.arrived_ms,
             {
                 "conversation": conversation,
                 "turn": turn,
-                "sent_ms": one.arrived_ms - log.first_ms,
-                "input_tokens": one.input_tokens,
-                "cached_tokens": one.cached_tokens,
-                "output_tokens": one.tokens,
-                "ttft_ms": one.ttft_ms,
-                "itl_ms": one.itl_ms,
-                "e2e_ms": one.e2e_ms,
-                "is_counted": id(one) in counted,
-                "meets_slo": one.meets(bench.slo) if bench.slo else None,
+                "sent_ms": served.arrived_ms - log.first_ms,
+                "input_tokens": served.input_tokens,
+                "cached_tokens": served.cached_tokens,
+                "output_tokens": served.tokens,
+                "ttft_ms": served.ttft_ms,
+                "itl_ms": served.itl_ms,
+                "e2e_ms": served.e2e_ms,
+                "is_counted": id(served) in counted,
+                "meets_slo": served.meets(bench.slo) if bench.slo else None,
             },
         )
     for failed in log.records.failed:
@@ -73,19 +72,19 @@ def _request_rows(bench: Bench, log: RequestLog) -> Iterator[tuple[float, dict[s
         )
 
 
-def sweep_csv(found: Sweep) -> str:
+def sweep_csv(sweep: Sweep) -> str:
     """One row for each load, lowest first."""
-    return _text(LEVEL_COLUMNS, [_level_row(found, level) for level in found.levels])
+    return _text(LEVEL_COLUMNS, [_level_row(sweep, level) for level in sweep.levels])
 
 
-def _level_row(found: Sweep, level: Level) -> dict[str, Value]:
-    bench, measured = level.found, level.found.measurement
+def _level_row(sweep: Sweep, level: Level) -> dict[str, Value]:
+    bench, measured = level.bench, level.bench.measurement
     latencies = {"ttft": measured.ttft_ms, "itl": measured.itl_ms, "e2e": measured.e2e_ms}
     return {
         "scale": level.scale,
         "requests_per_second": measured.request_rate,
         "tokens_per_second": measured.output_rate,
-        "tokens_per_second_gpu": found.gpu_rate(level),
+        "tokens_per_second_gpu": sweep.gpu_rate(level),
         "tokens_per_second_user": measured.user_rate,
         **{
             f"{latency}_{p}_ms": _percentile(values, p)
@@ -95,7 +94,7 @@ def _level_row(found: Sweep, level: Level) -> dict[str, Value]:
         "prefix_hit_rate": measured.prefix_hit_rate,
         "goodput": measured.goodput,
         "meets_slo": bench.meets_slo,
-        "is_on_pareto_front": level in found.front,
+        "is_on_pareto_front": level in sweep.front,
         "sent": measured.failures.sent,
         "failed": measured.failures.total,
         "counted": measured.counted,
@@ -107,19 +106,19 @@ def _percentile(values: Percentiles | None, name: str) -> float | None:
     return None if values is None else getattr(values, name)
 
 
-def comparison_csv(found: Comparison) -> str:
+def comparison_csv(comparison: Comparison) -> str:
     """One row for each metric; none if too few requests were served to compare."""
     rows = [
         {
-            "metric": one.metric,
-            "a_ms": one.first_ms,
-            "b_ms": one.second_ms,
-            "change": one.change,
-            "low": one.low,
-            "high": one.high,
-            "claim": one.claim,
+            "metric": difference.metric,
+            "a_ms": difference.first_ms,
+            "b_ms": difference.second_ms,
+            "change": difference.change,
+            "low": difference.low,
+            "high": difference.high,
+            "claim": difference.claim,
         }
-        for one in found.differences
+        for difference in comparison.differences
     ]
     return _text(METRIC_COLUMNS, rows)
 

@@ -8,7 +8,7 @@ root of all (Shao and Wu, Annals of Statistics 17, 1989), which means more than 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, fsum, log, sqrt
 from statistics import NormalDist, fmean
@@ -25,12 +25,14 @@ Both = tuple[ServedRequest, ServedRequest]
 """One request, as the first and as the second target served it."""
 
 LATENCIES: Mapping[str, Callable[[ServedRequest], float | None]] = {
-    "ttft": lambda one: one.ttft_ms,
-    "itl": lambda one: one.itl_ms,
-    "e2e": lambda one: one.e2e_ms,
+    "ttft": lambda request: request.ttft_ms,
+    "itl": lambda request: request.itl_ms,
+    "e2e": lambda request: request.e2e_ms,
 }
 STATISTICS: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": lambda values: exp(fmean(log(max(one, SMALLEST_MS)) for one in values)),  # geometric
+    "mean": lambda values: exp(
+        fmean(log(max(value, SMALLEST_MS)) for value in values)
+    ),  # geometric
     "p50": lambda values: percentile(values, 0.5),
     "p90": lambda values: percentile(values, 0.9),
 }
@@ -66,16 +68,13 @@ def differences(pairs: Sequence[Sequence[Both]], level: float = LEVEL) -> list[D
     Each interval alone has the confidence 1 - ``level``. A wrong claim about any latency has at
     most the probability ``level``.
     """
-    return list(_differences(pairs, level))
-
-
-def _differences(pairs: Sequence[Sequence[Both]], level: float) -> Iterator[Difference]:
+    changes = []
     for latency, of in LATENCIES.items():
         values = [
             [
                 (a, b)
-                for one, other in pair
-                if (a := of(one)) is not None and (b := of(other)) is not None
+                for each, other in pair
+                if (a := of(each)) is not None and (b := of(other)) is not None
             ]
             for pair in pairs
         ]
@@ -83,7 +82,9 @@ def _differences(pairs: Sequence[Sequence[Both]], level: float) -> Iterator[Diff
         if len(values) < MIN_PAIRS:
             continue
         for name, statistic in STATISTICS.items():
-            yield _difference(f"{latency}_{name}", values, statistic, level, name == CLAIMED)
+            metric, is_claimed = f"{latency}_{name}", name == CLAIMED
+            changes.append(_difference(metric, values, statistic, level, is_claimed))
+    return changes
 
 
 def _difference(
@@ -93,15 +94,17 @@ def _difference(
     level: float,
     is_claimed: bool,
 ) -> Difference:
-    def log_ratio(some: Sequence[Sequence[tuple[float, float]]]) -> float:
-        first, second = (statistic([both[i] for pair in some for both in pair]) for i in (0, 1))
+    def log_ratio(pairs_of_slices: Sequence[Sequence[tuple[float, float]]]) -> float:
+        first, second = (
+            statistic([both[i] for pair in pairs_of_slices for both in pair]) for i in (0, 1)
+        )
         return log(max(second, SMALLEST_MS) / max(first, SMALLEST_MS))
 
     count = len(pairs)
     change = log_ratio(pairs)
     without = [log_ratio([*pairs[:i], *pairs[i + 1 :]]) for i in range(count)]
     mean = fmean(without)
-    error = sqrt((count - 1) / count * fsum((one - mean) ** 2 for one in without))
+    error = sqrt((count - 1) / count * fsum((each - mean) ** 2 for each in without))
     half = student(1 - level / 2, count - 1) * error
     sure = student(1 - level / len(LATENCIES) / 2, count - 1) * error
     first, second = (statistic([both[i] for pair in pairs for both in pair]) for i in (0, 1))
@@ -117,18 +120,18 @@ def _difference(
     )
 
 
-def interval(one: Difference) -> str:
+def interval(difference: Difference) -> str:
     """`+3.9% to +6.3%`."""
-    if one.low is None or one.high is None:
+    if difference.low is None or difference.high is None:
         return "too few requests"
-    most = highest_shown(one)
-    high = f"{one.high:+.1%}" if one.high <= most else f"more than {most:+.0%}"
-    return f"{one.low:+.1%} to {high}"
+    most = highest_shown(difference)
+    high = f"{difference.high:+.1%}" if difference.high <= most else f"more than {most:+.0%}"
+    return f"{difference.low:+.1%} to {high}"
 
 
-def highest_shown(one: Difference) -> float:
+def highest_shown(difference: Difference) -> float:
     """The highest end of an interval that is shown: values near 0 have endless intervals."""
-    return max(WIDEST, 2 * one.change)
+    return max(WIDEST, 2 * difference.change)
 
 
 def student(share: float, freedom: int) -> float:

@@ -64,15 +64,18 @@ def limit_of(text: str) -> Limit:
     return Limit(metric=metric, most=float(percent) / 100)
 
 
-def check_limits(found: Comparison, limits: Sequence[Limit]) -> list[LimitCheck]:
+def check_limits(comparison: Comparison, limits: Sequence[Limit]) -> list[LimitCheck]:
     """Undecided if the interval contains the limit, and if there is no interval or no verdict."""
-    return [_check(found, limit) for limit in limits]
+    return [_check(comparison, limit) for limit in limits]
 
 
-def _check(found: Comparison, limit: Limit) -> LimitCheck:
-    change = next((one for one in found.differences if one.metric == limit.metric), None)
-    if change is None or not found.has_verdict:
-        reason = found.no_verdict or "no request has this metric"
+def _check(comparison: Comparison, limit: Limit) -> LimitCheck:
+    change = next(
+        (difference for difference in comparison.differences if difference.metric == limit.metric),
+        None,
+    )
+    if change is None or not comparison.has_verdict:
+        reason = comparison.no_verdict or "no request has this metric"
         return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=reason)
     if change.low is None or change.high is None:
         fix = "Use a longer --slice, a higher --rate, or the metric with _mean."
@@ -86,15 +89,15 @@ def _check(found: Comparison, limit: Limit) -> LimitCheck:
     return LimitCheck(limit=limit, outcome=outcome, reason=reason, fix=fix)
 
 
-def require_limits(some: Sequence[LimitCheck]) -> None:
+def require_limits(checks: Sequence[LimitCheck]) -> None:
     """LimitError for the limits that are exceeded, else UndecidedError for those undecided."""
-    exceeded = [one for one in some if one.outcome is Outcome.EXCEEDED]
+    exceeded = [check for check in checks if check.outcome is Outcome.EXCEEDED]
     if exceeded:
         raise LimitError(*map(_problem, exceeded))
-    undecided = [one for one in some if one.outcome is Outcome.UNDECIDED]
+    undecided = [check for check in checks if check.outcome is Outcome.UNDECIDED]
     if undecided:
         raise UndecidedError(*map(_problem, undecided))
 
 
-def _problem(one: LimitCheck) -> Problem:
-    return Problem(place="--fail-if", message=str(one), fix=one.fix)
+def _problem(check: LimitCheck) -> Problem:
+    return Problem(place="--fail-if", message=str(check), fix=check.fix)

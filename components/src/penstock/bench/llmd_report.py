@@ -9,14 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from statistics import fmean, stdev
 from typing import Any
 
 import yaml
 
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import CANCELLED
-from penstock.bench.report import Bench, workload_json
-from penstock.bench.request_log import RequestLog
+from penstock.manifests.deployment import Role
+from penstock.serving.deployment import ServingDeployment
+from penstock.serving.worker import Worker
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
 
@@ -26,6 +29,7 @@ TOOL = "aiperf"  # llm-d's name of it
 SHARES = {"p1": 0.01, "p5": 0.05, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9}
 SHARES |= {"p95": 0.95}
 HIGHEST = {"p99": 0.99, "p99p9": 0.999}
+ROLES = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.WORKER: "replica"}
 Report = dict[str, Any]
 
 
@@ -39,7 +43,7 @@ def report_of(
     stack: Sequence[Report] = (),
 ) -> Report:
     """One report. ``experiment``: an id that all reports of a sweep share. ``stage``: number of the
-    load in the sweep. ``stack``: as `llmd_stack.stack_of` returns it; empty if not known."""
+    load in the sweep. ``stack``: as `stack_of` returns it; empty if not known."""
     scenario: Report = {"load": _load(bench, log, stage)}
     if stack:
         scenario["stack"] = list(stack)
@@ -71,7 +75,7 @@ def _known(node: Any) -> Any:
     """Without keys whose value is None."""
     if isinstance(node, Mapping):
         return {key: _known(value) for key, value in node.items() if value is not None}
-    return [_known(one) for one in node] if isinstance(node, list) else node
+    return [_known(each) for each in node] if isinstance(node, list) else node
 
 
 def _time(log: RequestLog) -> Report:
@@ -101,7 +105,10 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
     conversation = workload.conversation
     turns = conversation and {"distribution": "fixed", "value": conversation.turns}
     native = {
-        "workload": workload_json(bench.workload),
+        "workload": {
+            "name": bench.workload.name,
+            **bench.workload.workload.model_dump(exclude_none=True),
+        },
         "seed": bench.seed,
         "slo": bench.slo.model_dump(exclude_none=True),
         "url": bench.url,
@@ -117,8 +124,8 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
             "tool_version": bench.client.removeprefix("AIPerf "),
             "source": "random",
             "stage": stage,
-            "input_seq_len": _lengths([one.input_tokens for one in sent]),
-            "output_seq_len": _lengths([one.output_tokens for one in sent]),
+            "input_seq_len": _lengths([request.input_tokens for request in sent]),
+            "output_seq_len": _lengths([request.output_tokens for request in sent]),
             "multi_turn": turns and {"enabled": True, "max_turns": turns},
             "rate_qps": workload.mean_rate,
             "concurrency": workload.concurrency or None,
@@ -148,23 +155,23 @@ def _aggregate(bench: Bench, log: RequestLog) -> Report:
     def statistics(units: str, values: Sequence[float]) -> Report | None:
         return _statistics(units, values, has_p99=has_p99)
 
-    itl = [one.itl_ms for one in counted if one.itl_ms is not None]
+    itl = [request.itl_ms for request in counted if request.itl_ms is not None]
     return {
         "requests": {
             "total": failures.sent,
             "failures": failures.total - cancelled,
             "incomplete": cancelled,
-            "input_length": _statistics("count", [one.input_tokens for one in counted]),
-            "output_length": _statistics("count", [one.tokens for one in counted]),
+            "input_length": _statistics("count", [request.input_tokens for request in counted]),
+            "output_length": _statistics("count", [request.tokens for request in counted]),
         },
         "latency": {
-            "time_to_first_token": statistics("ms", [one.ttft_ms for one in counted]),
+            "time_to_first_token": statistics("ms", [request.ttft_ms for request in counted]),
             # Theirs is the time after the first token divided by the tokens after it, as ours.
             "time_per_output_token": statistics("ms/token", itl),
             "normalized_time_per_output_token": statistics(
-                "ms/token", [one.e2e_ms / one.tokens for one in counted]
+                "ms/token", [request.e2e_ms / request.tokens for request in counted]
             ),
-            "request_latency": statistics("ms", [one.e2e_ms for one in counted]),
+            "request_latency": statistics("ms", [request.e2e_ms for request in counted]),
         },
         "throughput": {
             "output_token_rate": {"units": "tokens/s", "mean": measured.output_rate},
@@ -186,4 +193,36 @@ def _statistics(units: str, values: Sequence[float], *, has_p99: bool = True) ->
         "min": min(values),
         **{name: percentile(values, share) for name, share in shares.items()},
         "max": max(values) if has_p99 else None,
+    }
+
+
+def stack_of(deployment: ServingDeployment) -> list[Report]:
+    """Pools with replicas. Empty if the GPU is not known, or the parallelism of a pool."""
+    gpu, model = deployment.gpu, deployment.model_name
+    workers = [
+        worker for worker in deployment.one_worker_per_component if worker.component.replicas
+    ]
+    if gpu is None or model is None or not all(worker.is_laid_out for worker in workers):
+        return []
+    return [_component(worker, gpu.name, model) for worker in workers]
+
+
+def _component(worker: Worker, gpu: str, model: str) -> Report:
+    standardized = {
+        "kind": "inference_engine",
+        "tool": worker.engine.module,
+        "tool_version": f"ai-dynamo {version('ai-dynamo')}",
+        "role": ROLES[worker.role],
+        "replicas": worker.component.replicas,
+        "model": {"name": model},
+        "accelerator": {
+            "model": gpu,
+            "count": worker.component.gpus,
+            "parallelism": {"tp": worker.tp, "dp": worker.dp, "pp": worker.pp, "ep": worker.ep},
+        },
+    }
+    return {
+        "metadata": {"label": worker.name, "cfg_id": config_id(standardized)},
+        "standardized": standardized,
+        "native": {},
     }

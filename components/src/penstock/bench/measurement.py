@@ -9,11 +9,11 @@ from math import inf
 
 from penstock.bench.records import Records
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import MAX_REFUSED
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.window import (
+    Conversations,
     ServedRequest,
+    Steadiness,
     between,
     percentile,
     steadiness_of,
@@ -55,7 +55,7 @@ class Failures:
     def of(records: Records) -> Failures:
         return Failures(
             sent=len(records.served) + len(records.failed),
-            reasons=dict(Counter(one.reason for one in records.failed).most_common()),
+            reasons=dict(Counter(failure.reason for failure in records.failed).most_common()),
         )
 
     @property
@@ -111,11 +111,11 @@ def percentiles_of(
     requests: Sequence[ServedRequest], *, has_p99: bool
 ) -> dict[str, Percentiles | None]:
     """By the names of `Measurement`."""
-    itl = [one.itl_ms for one in requests if one.itl_ms is not None]
+    itl = [request.itl_ms for request in requests if request.itl_ms is not None]
     return {
-        "ttft_ms": Percentiles.of([one.ttft_ms for one in requests], has_p99=has_p99),
+        "ttft_ms": Percentiles.of([request.ttft_ms for request in requests], has_p99=has_p99),
         "itl_ms": Percentiles.of(itl, has_p99=has_p99),
-        "e2e_ms": Percentiles.of([one.e2e_ms for one in requests], has_p99=has_p99),
+        "e2e_ms": Percentiles.of([request.e2e_ms for request in requests], has_p99=has_p99),
     }
 
 
@@ -132,14 +132,14 @@ def measurement_of(
     counted = between(served, begin, end)
     seconds = max(end - begin, 1e-6) / 1000
     last = max(end, conversations.last_ms) if conversations else inf  # later ones are not counted
-    failed = [one for one in records.failed if begin <= one.sent_ms <= last]
+    failed = [failure for failure in records.failed if begin <= failure.sent_ms <= last]
     total = len(counted) + len(failed)
     failures = Failures.of(records)
     has_p99 = failures.share <= MAX_REFUSED
-    itl = [one.itl_ms for one in counted if one.itl_ms is not None]
-    input_tokens = sum(one.input_tokens for one in counted)
+    itl = [request.itl_ms for request in counted if request.itl_ms is not None]
+    input_tokens = sum(request.input_tokens for request in counted)
     requested = records.requested_tokens
-    first_outputs = [(one, one.first_output_ms) for one in counted]
+    first_outputs = [(request, request.first_output_ms) for request in counted]
     outputs = [ms for _, ms in first_outputs if ms is not None]
     return Measurement(
         failures=failures,
@@ -148,18 +148,22 @@ def measurement_of(
         window_s=seconds,
         **percentiles_of(counted, has_p99=has_p99),
         first_output_ms=Percentiles.of(outputs, has_p99=has_p99),
-        reasoning=sum(ms is None or ms > one.ttft_ms for one, ms in first_outputs),
+        reasoning=sum(ms is None or ms > each.ttft_ms for each, ms in first_outputs),
         reasoning_only=len(counted) - len(outputs),
         chunk_gap_ms=Percentiles.of(records.chunk_gaps_ms, has_p99=has_p99),
-        in_one_piece=sum(one.tokens > 1 and one.itl_ms is None for one in counted),
+        in_one_piece=sum(request.tokens > 1 and request.itl_ms is None for request in counted),
         user_rate=1000 / percentile(itl, 0.5) if itl else None,
-        output_rate=sum(tokens_between(one, begin, end) for one in served) / seconds,
+        output_rate=sum(tokens_between(request, begin, end) for request in served) / seconds,
         request_rate=len(counted) / seconds,
-        goodput=sum(one.meets(slo) for one in counted) / total if slo and total else None,
+        goodput=sum(request.meets(slo) for request in counted) / total if slo and total else None,
         prefix_hit_rate=(
-            sum(one.cached_tokens for one in counted) / input_tokens if input_tokens else 0.0
+            sum(request.cached_tokens for request in counted) / input_tokens
+            if input_tokens
+            else 0.0
         ),
-        input_ratio=sum(one.input_tokens for one in served) / requested if requested else None,
+        input_ratio=sum(request.input_tokens for request in served) / requested
+        if requested
+        else None,
         steadiness=steadiness_of(served, conversations) if is_scheduled and served else None,
         late_p99_ms=percentile(records.late_ms, 0.99) if records.late_ms else None,
         cpu_share=cpu_share,

@@ -40,18 +40,11 @@ class Predicted:
     """Those of which the prediction has the latencies, for charts."""
 
 
-def prediction_of(
-    graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
-) -> Prediction:
-    """One replay of the requests that a run with this seed sends. SimulationError if the graph
-    cannot be replayed."""
-    return predicted(graph, workload, seed, replays).prediction
-
-
 def predicted(
     graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
 ) -> Predicted:
-    """As `prediction_of`, with the requests."""
+    """One replay of the requests that a run with this seed sends. SimulationError if the graph
+    cannot be replayed."""
     study = Study(workload=workload, replays=replays, seeds=1, first_seed=seed)
     (row,) = study.rows([graph], None)
     total = len(workload.requests(seed))

@@ -55,8 +55,10 @@ class Records:
             return self
         return replace(
             self,
-            served={key: _simulated(one, speed) for key, one in self.served.items()},
-            failed=tuple(replace(one, sent_ms=one.sent_ms * speed) for one in self.failed),
+            served={key: _simulated(each, speed) for key, each in self.served.items()},
+            failed=tuple(
+                replace(failure, sent_ms=failure.sent_ms * speed) for failure in self.failed
+            ),
             late_ms=tuple(late * speed for late in self.late_ms),
             chunk_gaps_ms=tuple(gap * speed for gap in self.chunk_gaps_ms),
         )
@@ -68,9 +70,9 @@ def read_records(
     """The records of ``requests``, of the chat API or of completions; none if there is no file,
     because the run was interrupted before the first response. A last line that is incomplete is
     left out."""
-    found = {_key(record): record for record in _lines(file)}
-    found = {key: found[key] for key in requests if key in found}
-    sent = {key: _sent_ms(record) for key, record in found.items()}
+    by_key = {_key(record): record for record in _lines(file)}
+    by_key = {key: by_key[key] for key in requests if key in by_key}
+    sent = {key: _sent_ms(record) for key, record in by_key.items()}
     # The request that was sent earliest, compared with its time in the trace, was in time.
     offsets = [
         at - due
@@ -79,8 +81,8 @@ def read_records(
     ]
     start = min(offsets or sent.values(), default=0.0)
     served, failed, gaps = {}, [], list[float]()
-    for key in sorted(found, key=sent.__getitem__):
-        record, sent_ms = found[key], sent[key] - start
+    for key in sorted(by_key, key=sent.__getitem__):
+        record, sent_ms = by_key[key], sent[key] - start
         reason = _failure(record, requests[key])
         if reason:
             failed.append(FailedRequest(key=key, sent_ms=sent_ms, reason=reason))
@@ -91,7 +93,7 @@ def read_records(
         start_ms=start,
         served=served,
         failed=tuple(failed),
-        unsent=len(requests) - len(found),
+        unsent=len(requests) - len(by_key),
         late_ms=tuple(sorted(offset - start for offset in offsets)),
         chunk_gaps_ms=tuple(gaps),
         requested_tokens=sum(requests[key].input_tokens for key in served),
@@ -136,15 +138,17 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
     return ""
 
 
-def _simulated(one: ServedRequest, speed: float) -> ServedRequest:
+def _simulated(request: ServedRequest, speed: float) -> ServedRequest:
     return replace(
-        one,
-        arrived_ms=one.arrived_ms * speed,
-        first_ms=one.first_ms * speed,
-        ended_ms=one.ended_ms * speed,
-        ttft_ms=one.ttft_ms * speed,
-        itl_ms=None if one.itl_ms is None else one.itl_ms * speed,
-        first_output_ms=None if one.first_output_ms is None else one.first_output_ms * speed,
+        request,
+        arrived_ms=request.arrived_ms * speed,
+        first_ms=request.first_ms * speed,
+        ended_ms=request.ended_ms * speed,
+        ttft_ms=request.ttft_ms * speed,
+        itl_ms=None if request.itl_ms is None else request.itl_ms * speed,
+        first_output_ms=None
+        if request.first_output_ms is None
+        else request.first_output_ms * speed,
     )
 
 

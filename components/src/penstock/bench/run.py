@@ -10,14 +10,13 @@ from pathlib import Path
 
 from penstock.bench import aiperf
 from penstock.bench.measurement import measurement_of
+from penstock.bench.model import Bench, RequestLog
 from penstock.bench.records import Records, read_records
-from penstock.bench.report import Bench
-from penstock.bench.request_log import RequestLog
 from penstock.bench.trace_file import Key, at_speed, keyed, write_trace
 from penstock.bench.watch import Progress, Watch
 from penstock.errors import BenchError, NotVerifiedError, Problem
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
+from penstock.simulate.window import Conversations
 from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
 from penstock.workload import Request
@@ -75,15 +74,15 @@ class Sent:
     """What ended the run early; empty if nothing did."""
 
 
-def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
+def send(traffic: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
     """Send all at the same time. ``timeout_s``: of one request.
 
     If this is interrupted or fails, the result has the requests until then. BenchError if there
     are none, and if a folder cannot be written.
     """
     python = aiperf.require_environment()
-    total = sum(len(one.requests) for one in some)
-    runs = [_prepared(one, timeout_s, progress) for one in some]
+    total = sum(len(each.requests) for each in traffic)
+    runs = [_prepared(each, timeout_s, progress) for each in traffic]
     watch = Watch(progress, total)
     failure = ""
     try:
@@ -94,18 +93,18 @@ def send(some: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
         if not all(run.records.exists() for run in runs):
             raise
         failure = error.problems[0].message
-    records = [_read(one, run) for one, run in zip(some, runs, strict=True)]
-    for one, found in zip(some, records, strict=True):
-        if not found.served and not found.failed:
+    records = [_read(each, run) for each, run in zip(traffic, runs, strict=True)]
+    for each, of_each in zip(traffic, records, strict=True):
+        if not of_each.served and not of_each.failed:
             if failure == INTERRUPTED:
                 raise KeyboardInterrupt
             message = failure or "no request was sent"
-            raise BenchError(Problem(place=one.endpoint.url, message=message))
-    if not any(found.unsent for found in records):
+            raise BenchError(Problem(place=each.endpoint.url, message=message))
+    if not any(of_each.unsent for of_each in records):
         failure = ""  # AIPerf also fails if no request was served
-    for one, found in zip(some, records, strict=True):
-        if found.failed:
-            failure = failure or _outage(one.endpoint.url)
+    for each, of_each in zip(traffic, records, strict=True):
+        if of_each.failed:
+            failure = failure or _outage(each.endpoint.url)
     return Sent(records=records, cpu_share=watch.cpu_share, interrupted=failure)
 
 
@@ -160,7 +159,7 @@ def new_folder(path: Path) -> Path:
 
 def _require_space(traffic: Traffic) -> None:
     """BenchError if the requests do not fit on the file system."""
-    needed = BYTES_PER_TOKEN * sum(one.input_tokens for one in traffic.requests.values())
+    needed = BYTES_PER_TOKEN * sum(request.input_tokens for request in traffic.requests.values())
     free = shutil.disk_usage(traffic.folder).free
     if needed > free:
         message = f"the requests need {needed / 1e6:,.2f} MB, and {free / 1e6:,.2f} MB are free"

@@ -15,7 +15,7 @@ from random import Random
 from penstock.bench.difference import MIN_PAIRS
 from penstock.bench.trace_file import Key, keyed
 from penstock.errors import Problem, UsageError
-from penstock.significant import significant
+from penstock.text.numbers import significant
 from penstock.workload import Request
 
 
@@ -47,8 +47,8 @@ def slicing_of(*, duration_ms: float, slice_ms: float, gap_ms: float) -> Slicing
     pairs = int(duration_ms // pair_ms)
     if pairs <= MIN_PAIRS:  # the first one is not counted
         needed_s = (MIN_PAIRS + 1) * pair_ms / 1000
-        length, one = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
-        message = f"{length} s are too short for slices of {one} s"
+        length, slice_text = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
+        message = f"{length} s are too short for slices of {slice_text} s"
         fix = f"Use at least {math.ceil(needed_s)}s, or shorter slices."
         raise UsageError(Problem(place="--duration", message=message, fix=fix))
     return Slicing(pairs=pairs, slice_ms=slice_ms, gap_ms=gap_ms)
@@ -73,7 +73,7 @@ def schedules(
     ``requests``: in order of arrival, without conversations; those after the last slice are left
     out.
     """
-    used = [one for one in requests if (one.at_ms or 0.0) < slicing.traffic_ms]
+    used = [request for request in requests if (request.at_ms or 0.0) < slicing.traffic_ms]
     second_first = [random.random() < 0.5 for _ in range(slicing.pairs)]
     return (
         _schedule(used, slicing, [int(swapped) for swapped in second_first]),

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.bench.report import Bench
+from penstock.bench.model import Bench
 from penstock.bench.run import INTERRUPTED, BenchRequest, bench, new_folder
 from penstock.bench.watch import Progress
 from penstock.errors import BenchError
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
 
 
 def scale_text(scale: float) -> str:
@@ -24,7 +24,7 @@ class Level:
 
     scale: float
     """Times the load of the request."""
-    found: Bench
+    bench: Bench
 
     @property
     def name(self) -> str:
@@ -45,28 +45,30 @@ class Sweep:
 
     def gpu_rate(self, level: Level) -> float | None:
         """Output tokens/s/GPU; None if the number of GPUs is not known."""
-        return level.found.measurement.output_rate / self.gpus if self.gpus else None
+        return level.bench.measurement.output_rate / self.gpus if self.gpus else None
 
     @property
     def front(self) -> list[Level]:
         """Levels for which no other one has as many tokens/s per user and more tokens/s of all
         users, or the other way around."""
-        return [one for one in self.levels if not any(_beats(other, one) for other in self.levels)]
+        return [
+            level for level in self.levels if not any(_beats(other, level) for other in self.levels)
+        ]
 
     @property
     def highest(self) -> Level | None:
         """The last one that meets the SLO; None without an SLO, and if none does."""
-        return next((one for one in reversed(self.levels) if one.found.meets_slo), None)
+        return next((level for level in reversed(self.levels) if level.bench.meets_slo), None)
 
 
-def _beats(other: Level, one: Level) -> bool:
-    theirs, own = _rates(other), _rates(one)
-    return theirs != own and all(a >= b for a, b in zip(theirs, own, strict=True))
+def _beats(first: Level, second: Level) -> bool:
+    rates = _rates(first), _rates(second)
+    return rates[0] != rates[1] and all(a >= b for a, b in zip(*rates, strict=True))
 
 
 def _rates(level: Level) -> tuple[float, float]:
-    found = level.found.measurement
-    return found.user_rate or 0.0, found.output_rate
+    measured = level.bench.measurement
+    return measured.user_rate or 0.0, measured.output_rate
 
 
 def sweep(
@@ -88,16 +90,16 @@ def sweep(
             progress(f"scale {scale_text(scale)}: {text}", done, total)
 
         try:
-            own = new_folder(folder / f"scale-{scale_text(scale)}")
-            found = bench(replace(request, workload=workload), own, at_scale)
+            level_folder = new_folder(folder / f"scale-{scale_text(scale)}")
+            measured = bench(replace(request, workload=workload), level_folder, at_scale)
         except (BenchError, KeyboardInterrupt) as error:
             if not levels:
                 raise
             interrupted = str(error) or INTERRUPTED
             break
-        levels.append(Level(scale=scale, found=found))
-        interrupted = found.interrupted
-        if interrupted or found.meets_slo is False or not found.measurement.counted:
+        levels.append(Level(scale=scale, bench=measured))
+        interrupted = measured.interrupted
+        if interrupted or measured.meets_slo is False or not measured.measurement.counted:
             break
     return Sweep(
         levels=levels, unmeasured=scales[len(levels) :], gpus=gpus, interrupted=interrupted

@@ -1,47 +1,120 @@
-"""The levels of a sweep as text and as JSON."""
+"""The report of one endpoint at several loads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from penstock.bench.documents import SCHEMA_VERSION, LevelDocument, SweepDocument
 from penstock.bench.measurement import Percentiles
-from penstock.bench.report import Bench, failures_line, limits_of, on_mockers, run_fields
+from penstock.bench.model import Bench
+from penstock.bench.report import (
+    PERCENTILES,
+    counted_requests,
+    failures_line,
+    kind_of,
+    limits_of,
+    on_mockers,
+    verdicts,
+)
 from penstock.bench.sweep import Level, Sweep, scale_text
-from penstock.simulate.report import aligned, arrival_of
+from penstock.reports.charts import slo_limit, throughput_chart
+from penstock.reports.model import (
+    BAD,
+    GOOD,
+    GRAY,
+    TALL,
+    Axis,
+    Chart,
+    Figure,
+    Figures,
+    Mark,
+    Report,
+    Section,
+    Series,
+    State,
+    Table,
+    Verdict,
+    notes_of,
+)
+from penstock.simulate.charts import latency_charts
+from penstock.simulate.report import arrival_of
+from penstock.text.numbers import significant
 
-FRONT = "*"
+COLORS = {True: GOOD, False: BAD, None: GRAY}
+KINDS = {True: "meets the SLO", False: "misses the SLO", None: "no SLO"}
+FRONT = "front: on the Pareto front of tokens/s per user and tokens/s"
 
 
-def lines(found: Sweep) -> Iterator[str]:
-    first = found.levels[0].found
-    yield f"{first.workload.name}, {first.model} at {first.url}"
-    if first.engine_is_substitute:
-        yield on_mockers(first.model)
-    yield from aligned([headings(found), *(tuple(cells(found, level)) for level in found.levels)])
-    yield f"{FRONT}: on the Pareto front of tokens/s per user and tokens/s"
-    for level in found.levels:
-        yield from (f"scale {level.name}: {remark}" for remark in remarks(level.found))
-    if found.interrupted:
-        yield f"incomplete: {found.interrupted}"
-    yield from highest_lines(found)
+def report_of(sweep: Sweep) -> Report:
+    first = sweep.levels[0].bench
+    requests = {f"scale {level.name}": counted_requests(level.bench) for level in sweep.levels}
+    charts = [
+        pareto(sweep),
+        _by_load("TTFT", "ttft_ms", first.slo.ttft_ms, sweep.levels),
+        _by_load("ITL", "itl_ms", first.slo.itl_ms, sweep.levels),
+        *latency_charts(requests, first.slo),
+    ]
+    remarks = [
+        f"scale {level.name}: {remark}"
+        for level in sweep.levels
+        for remark in _remarks(level.bench)
+    ]
+    return Report(
+        kind="Sweep",
+        title=f"{first.workload.name} at several loads, {first.model} at {first.url}",
+        subtitle=kind_of(is_substitute=first.engine_is_substitute),
+        verdicts=list(_verdicts(sweep)),
+        sections=[
+            Section("Throughput and latency", [*charts, _table(sweep), FRONT]),
+            Section("", [Figures(list(_figures(sweep)))], is_detail=True),
+            Section("Notes", notes_of(remarks)),
+        ],
+    )
 
 
-def headings(found: Sweep) -> tuple[str, ...]:
-    per_gpu = ("tokens/s/GPU",) if found.gpus else ()
-    slo = ("within SLO",) if found.levels[0].found.slo else ()
-    rates = ("requests/s", "tokens/s", *per_gpu, "tokens/s per user")
-    return ("", "scale", "load", *rates, "TTFT p50 / p99 (ms)", "ITL p50 / p99 (ms)", *slo)
+def _verdicts(sweep: Sweep) -> Iterator[Verdict]:
+    if sweep.interrupted:
+        yield Verdict(State.INCOMPLETE, f"incomplete: {sweep.interrupted}")
+    last = sweep.levels[-1].bench
+    if last.engine_is_substitute:
+        yield Verdict(State.INCOMPLETE, on_mockers(last.model))
+    if last.meets_slo is None:
+        yield from (verdict for verdict in verdicts(last) if verdict.state is not State.INCOMPLETE)
+    else:
+        state = State.MET if sweep.highest else State.MISSED
+        state = State.NONE if last.engine_is_substitute else state
+        yield Verdict(state, "; ".join(_highest_load(sweep)))
 
 
-def cells(found: Sweep, level: Level) -> Iterator[str]:
-    bench, measured = level.found, level.found.measurement
-    yield FRONT if level in found.front else ""
+def _highest_load(sweep: Sweep) -> Iterator[str]:
+    last, highest = sweep.levels[-1], sweep.highest
+    slo = last.bench.slo
+    if highest is None:
+        yield f"the SLO ({slo}) is missed at the lowest scale"
+    else:
+        more = "" if last.bench.meets_slo else f", and missed at {last.name}"
+        yield f"the SLO ({slo}) is met up to scale {highest.name}{more}"
+    if sweep.unmeasured:
+        yield f"not measured: {', '.join(map(scale_text, sweep.unmeasured))}"
+
+
+def _table(sweep: Sweep) -> Table:
+    per_gpu = ["tokens/s/GPU"] if sweep.gpus else []
+    slo = ["within SLO"] if sweep.levels[0].bench.slo else []
+    rates = ["requests/s", "tokens/s", *per_gpu, "tokens/s per user"]
+    latencies = ["TTFT p50 / p99 (ms)", "ITL p50 / p99 (ms)"]
+    return Table(
+        ["scale", "load", *rates, *latencies, *slo, "front"],
+        [list(_cells(sweep, level)) for level in sweep.levels],
+    )
+
+
+def _cells(sweep: Sweep, level: Level) -> Iterator[str]:
+    bench, measured = level.bench, level.bench.measurement
     yield level.name
     yield arrival_of(bench.workload)
     yield f"{measured.request_rate:.2f}"
     yield f"{measured.output_rate:.0f}"
-    gpu_rate = found.gpu_rate(level)
+    gpu_rate = sweep.gpu_rate(level)
     if gpu_rate is not None:
         yield f"{gpu_rate:.0f}"
     yield "-" if measured.user_rate is None else f"{measured.user_rate:.1f}"
@@ -49,6 +122,7 @@ def cells(found: Sweep, level: Level) -> Iterator[str]:
     yield _percentiles(measured.itl_ms, 1)
     if bench.slo:
         yield "-" if measured.goodput is None else f"{measured.goodput:.1%}"
+    yield "yes" if level in sweep.front else ""
 
 
 def _percentiles(values: Percentiles | None, decimals: int) -> str:
@@ -58,47 +132,88 @@ def _percentiles(values: Percentiles | None, decimals: int) -> str:
     return f"{values.p50:.{decimals}f} / {p99}"
 
 
-def remarks(bench: Bench) -> Iterator[str]:
+def _remarks(bench: Bench) -> Iterator[str]:
     """What limits the meaning of a level."""
-    found = bench.measurement
-    if line := failures_line(found.failures):
+    if line := failures_line(bench.measurement.failures):
         yield line
-    yield from limits_of(found)
+    yield from limits_of(bench.measurement)
 
 
-def highest_lines(found: Sweep) -> Iterator[str]:
-    last = found.levels[-1]
-    if last.found.meets_slo is None:
-        return
-    highest = found.highest
-    if highest is None:
-        yield f"the SLO ({last.found.slo}) is missed at the lowest scale"
-    else:
-        more = "" if last.found.meets_slo else f", and missed at {last.name}"
-        yield f"the SLO ({last.found.slo}) is met up to scale {highest.name}{more}"
-    if found.unmeasured:
-        rest = ", ".join(map(scale_text, found.unmeasured))
-        yield f"not measured: {rest}"
+def _figures(sweep: Sweep) -> Iterator[Figure]:
+    highest = sweep.highest
+    if sweep.levels[0].bench.slo:
+        load = arrival_of(highest.bench.workload) if highest else ""
+        scale = f"scale {highest.name}" if highest else "none"
+        yield Figure("highest load within the SLO", scale, load)
+    best = max(sweep.levels, key=lambda level: level.bench.measurement.output_rate)
+    rate = best.bench.measurement.output_rate
+    yield Figure("most output", f"{rate:,.0f} tokens/s", f"scale {best.name}")
+    gpu_rate = sweep.gpu_rate(best)
+    if gpu_rate is not None:
+        yield Figure("most output per GPU", f"{gpu_rate:,.0f} tokens/s/GPU", f"{sweep.gpus} GPUs")
+    fastest = max(sweep.levels, key=lambda level: level.bench.measurement.user_rate or 0.0)
+    user = fastest.bench.measurement.user_rate
+    if user is not None:
+        yield Figure("fastest for a user", f"{user:.1f} tokens/s", f"scale {fastest.name}")
 
 
-def as_json(found: Sweep) -> str:
-    highest = found.highest
-    return SweepDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="sweep",
-        engine_is_substitute=found.levels[0].found.engine_is_substitute,
-        gpus=found.gpus,
-        highest_scale_within_slo=highest.scale if highest else None,
-        interrupted=found.interrupted or None,
-        unmeasured_scales=list(found.unmeasured),
-        levels=[
-            LevelDocument(
-                kind="run",
-                **run_fields(level.found),
-                scale=level.scale,
-                tokens_per_second_gpu=found.gpu_rate(level),
-                is_on_pareto_front=level in found.front,
+def pareto(sweep: Sweep) -> Chart:
+    """A point for each load, and the Pareto front as a line."""
+
+    def rates(level: Level) -> tuple[float, float]:
+        measured = level.bench.measurement
+        return measured.user_rate or 0.0, sweep.gpu_rate(level) or measured.output_rate
+
+    x, y = zip(*sorted(map(rates, sweep.front)), strict=True)
+    series = [Series(name="Pareto front", x=x, y=y)]
+    for met, kind in KINDS.items():
+        levels = [level for level in sweep.levels if level.bench.meets_slo is met]
+        if levels:
+            x, y = zip(*map(rates, levels), strict=True)
+            loads = [_load(level) for level in levels]
+            points = Series(
+                name=kind,
+                x=x,
+                y=y,
+                mark=Mark.POINTS,
+                color=COLORS[met],
+                symbols=["circle-open" if met is False else "circle"],
+                texts=loads,
+                labels=loads,
             )
-            for level in found.levels
+            series.append(points)
+    slo_itl_ms = sweep.levels[0].bench.slo.itl_ms
+    return throughput_chart(series, slo_itl_ms, is_per_gpu=bool(sweep.gpus))
+
+
+def _load(level: Level) -> str:
+    """`4 requests/s`; short, because it is next to a point."""
+    workload = level.bench.workload.workload
+    if workload.concurrency:
+        return f"concurrency {workload.concurrency}"
+    rate = level.bench.workload.mean_rate()
+    return f"{significant(rate)} requests/s" if rate else f"scale {level.name}"
+
+
+def _by_load(name: str, key: str, limit_ms: float | None, levels: Sequence[Level]) -> Chart:
+    def latency(level: Level, percentile: str) -> float | None:
+        values: Percentiles | None = getattr(level.bench.measurement, key)
+        return None if values is None else getattr(values, percentile)
+
+    return Chart(
+        title=f"{name} by load",
+        x=Axis("served", "requests/s"),
+        y=Axis(name, "ms"),
+        series=[
+            Series(
+                name=percentile,
+                x=[level.bench.measurement.request_rate for level in levels],
+                y=[latency(level, percentile) for level in levels],
+                mark=Mark.DOTTED_LINE,
+                size=6,
+            )
+            for percentile in PERCENTILES
         ],
-    ).as_json()
+        limits=slo_limit(name, limit_ms),
+        height=TALL,
+    )

@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import naming
+from penstock.files import naming
 from penstock.workload import Request
-from penstock.workload.prompt_text import prompt_text
+from penstock.workload.prompts import prompt, prompt_text
 from penstock.workload.request import with_blocks
-from penstock.workload.token_ids import prompt
 
 Key = tuple[str, int]
 """Conversation and turn, with which AIPerf names a request in its records."""
@@ -26,13 +25,13 @@ Key = tuple[str, int]
 def keyed(requests: Sequence[Request]) -> dict[Key, Request]:
     """Each request by its key; a request that is not part of a conversation is one of its own."""
     turns: dict[str, int] = {}
-    found = {}
+    by_key = {}
     for number, request in enumerate(with_blocks(requests)):
         conversation = f"c{request.session}" if request.session else f"r{number}"
         turn = turns.get(conversation, 0)
         turns[conversation] = turn + 1
-        found[conversation, turn] = request
-    return found
+        by_key[conversation, turn] = request
+    return by_key
 
 
 def at_speed(requests: Mapping[Key, Request], speed: float) -> Mapping[Key, Request]:
@@ -41,11 +40,11 @@ def at_speed(requests: Mapping[Key, Request], speed: float) -> Mapping[Key, Requ
         return requests
     return {
         key: replace(
-            one,
-            at_ms=None if one.at_ms is None else one.at_ms / speed,
-            think_ms=one.think_ms / speed,
+            each,
+            at_ms=None if each.at_ms is None else each.at_ms / speed,
+            think_ms=each.think_ms / speed,
         )
-        for key, one in requests.items()
+        for key, each in requests.items()
     }
 
 

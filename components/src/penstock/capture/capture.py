@@ -14,12 +14,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from penstock.capture.access_log import is_access_log, is_own_message, parse_envoy
-from penstock.capture.clock import Clocks, Jump, StreamClock
+from penstock.capture.access_log import is_access_log, is_own_message, other_kind, parse_envoy
 from penstock.capture.dynamo_trace import is_dynamo_trace, parse_dynamo
 from penstock.capture.log_files import find_files, read_lines, stream_of
-from penstock.capture.other_logs import other_kind
-from penstock.capture.record import BrokenRecordError, LeftOut, RequestRecord
+from penstock.capture.record import (
+    BrokenRecordError,
+    Clocks,
+    Jump,
+    LeftOut,
+    RequestRecord,
+    StreamClock,
+)
 from penstock.errors import InputError, Problem
 
 FileFormat = Literal["dynamo", "envoy"]
@@ -68,7 +73,7 @@ class Captured:
         return request
 
     def in_order(self) -> list[TimedRequest]:
-        """By arrival, merged over all logs."""
+        """The requests by arrival, merged over all logs."""
         return sorted(self.requests, key=lambda request: request.arrival_ms)
 
 
@@ -163,7 +168,8 @@ def _check_broken(broken: list[Problem], lines: int, strict: bool) -> None:
 
 
 def _detect(path: Path) -> FileFormat | None:
-    """None for a file without a complete line. InputError for a file of another format."""
+    """The format of a file; None for one without a complete line. InputError for a file of another
+    format."""
     lines = list(islice(read_lines(path), SAMPLE_LINES))
     complete = [line.text for line in lines if line.is_complete]
     sample = complete or [line.text for line in lines if line.text]

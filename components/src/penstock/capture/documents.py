@@ -12,7 +12,7 @@ from penstock.capture.record import LeftOut
 from penstock.capture.report import Report, recorded_hit_rate, span_s
 from penstock.capture.trace_file import TraceFiles
 from penstock.errors import Problem
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 Kind = Literal["other_event", "server_message", "other_path", "failed", "no_lengths", "duplicate"]

@@ -76,8 +76,8 @@ def parse_dynamo(line: bytes) -> RequestRecord | LeftOut:
         raise BrokenRecordError(reason(error)) from None
     record = outer.event or outer
     if record.schema != SCHEMA:
-        found = "no schema" if not record.schema else "another schema"
-        raise BrokenRecordError(f"the record has {found}, not {SCHEMA}")
+        schema = "no schema" if not record.schema else "another schema"
+        raise BrokenRecordError(f"the record has {schema}, not {SCHEMA}")
     if record.event_type != "request_end":
         return LeftOut.OTHER_EVENT
     if record.request is None:

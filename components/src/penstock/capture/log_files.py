@@ -33,17 +33,17 @@ def find_files(sources: Sequence[str]) -> list[Path]:
 
     InputError for a source without files.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     problems: list[Problem] = []
     for source in sources:
         paths, problem = _files_of(source)
         problems += [problem] if problem else []
         for path in paths:
             # Unlike Path.resolve, realpath raises nothing for a symbolic link to itself.
-            found.setdefault(os.path.realpath(path), path)
+            files.setdefault(os.path.realpath(path), path)
     if problems:
         raise InputError(*problems)
-    return list(found.values())
+    return list(files.values())
 
 
 def _files_of(source: str) -> tuple[list[Path], Problem | None]:

@@ -24,13 +24,12 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
-from penstock.atomic_file import append
 from penstock.capture.capture import Captured, jump_problem
-from penstock.capture.clock import StreamClock
 from penstock.capture.dynamo_trace import parse_dynamo
-from penstock.capture.record import BrokenRecordError, LeftOut
+from penstock.capture.record import BrokenRecordError, LeftOut, StreamClock
 from penstock.capture.trace_file import BlockIds, trace_line
 from penstock.errors import InputError, Problem
+from penstock.files import append
 
 SUBJECT = "dynamo.request_trace.v1"  # the default of DYN_REQUEST_TRACE_NATS_SUBJECT
 SCHEMES = ("nats", "tls", "ws", "wss")
@@ -69,7 +68,7 @@ class NatsSource:
 
 def shown(sources: Sequence[str]) -> str:
     """Files and URLs for a message, without the passwords of the URLs."""
-    return ", ".join(_without_user(one) if is_nats(one) else one for one in sources)
+    return ", ".join(_without_user(source) if is_nats(source) else source for source in sources)
 
 
 def _without_user(url: str) -> str:
@@ -166,8 +165,8 @@ class _Reader:
         return self._captured, self._problem
 
     async def _connect(self) -> Client:
-        given = {option: os.environ.get(name) for name, option in CREDENTIALS.items()}
-        options: dict[str, Any] = {name: value for name, value in given.items() if value}
+        credentials = {option: os.environ.get(name) for name, option in CREDENTIALS.items()}
+        options: dict[str, Any] = {name: value for name, value in credentials.items() if value}
         try:
             # The first failure is an error at once; with reconnects, nats-py would try again.
             once = {"allow_reconnect": False, "max_reconnect_attempts": 1, "reconnect_time_wait": 0}
@@ -232,7 +231,8 @@ class _Reader:
                 self._notify(f"stream {self._source.stream} was created again; reading all of it")
 
     async def _created_at(self, client: Client) -> datetime | None:
-        """None if the stream does not exist, NATS is not connected, or the user may not ask."""
+        """When the stream was created; None if it does not exist, NATS is not connected, or the
+        user may not ask."""
         assert self._source.stream is not None
         try:
             return (await client.jetstream().stream_info(self._source.stream)).created

@@ -10,7 +10,7 @@ from statistics import fmean
 from penstock.capture.capture import NAMED, Captured, TimedRequest
 from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
-from penstock.significant import significant
+from penstock.text.numbers import significant
 
 ON_MOCKERS = "no engine ran: mockers simulated the output lengths and the cached tokens"
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one

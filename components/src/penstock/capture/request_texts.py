@@ -15,11 +15,11 @@ from typing import Any, Self
 
 import msgspec
 
-from penstock.atomic_file import PRIVATE, replacing
 from penstock.capture.capture import TimedRequest
 from penstock.capture.dynamo_trace import SCHEMA, reason
 from penstock.capture.record import BrokenRecordError
 from penstock.errors import InputError, Problem
+from penstock.files import PRIVATE, replacing
 
 VARIABLE = "DYN_REQUEST_TRACE_RECORDS=request_end,request_payload"
 # Keys of a request body that decide the response. Others, such as `user`, `metadata` and
@@ -129,14 +129,14 @@ def no_text(source: str) -> Problem:
 
 
 def text_warnings(path: Path, known: int, total: int) -> list[str]:
-    """Of the written file: what it contains, and how many requests have no text."""
-    found = [f"{path} contains the text that users sent; only you can read the file"]
+    """Warnings about the written file: what it contains, and how many requests have no text."""
+    notes = [f"{path} contains the text that users sent; only you can read the file"]
     if known < total:
-        found.append(
+        notes.append(
             f"{total - known:,} of {total:,} requests have no text, and are not in {path}: Dynamo "
             "writes the text of chat requests only"
         )
-    return found
+    return notes
 
 
 def _unwritable(path: Path, error: OSError) -> Problem:

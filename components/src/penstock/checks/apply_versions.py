@@ -14,8 +14,7 @@ from penstock.checks.version_range import Fit
 from penstock.engines.releases import NEWEST, RELEASES
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.possible_releases import possible_releases
-from penstock.serving.versions import Software, one_of, software
+from penstock.serving.versions import Software, one_of, possible_releases, software
 
 
 @dataclass(frozen=True)

@@ -262,7 +262,7 @@ def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Itera
     for worker in deployment.one_worker_per_component:
         outcome = outcome_of(deployment, worker, engines)
         if isinstance(outcome, Refused):
-            yield refusal(deployment, worker, outcome.message, engines)
+            yield refusal(deployment, worker, outcome, engines)
         elif isinstance(outcome, Undecided):
             yield _undecided(worker, outcome.reason)
         elif isinstance(outcome, Accepted) and deployment.gpu is not None:
@@ -288,7 +288,7 @@ def outcome_of(deployment: ServingDeployment, worker: Worker, engines: Engines) 
 def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome:
     if not engines.has(worker.engine):
         name = ENVIRONMENTS[worker.engine]
-        reason = f"the environment {name} is not installed: run `penstock env install {name}`"
+        reason = f"the environment {name} is not installed: run `penstock tools env install {name}`"
         return Undecided(reason=reason)
     for word in worker.launch.arguments:
         if re.search(r"[$`]", word):
@@ -363,14 +363,17 @@ def _models(deployment: ServingDeployment, worker: Worker, below: Path) -> Mappi
 
 
 def refusal(
-    deployment: ServingDeployment, worker: Worker, sentence: str, engines: Engines
+    deployment: ServingDeployment, worker: Worker, refused: Refused, engines: Engines
 ) -> EngineResult:
     """PS186; or PS187 if the sentence is about a setting that the image's version may have."""
+    sentence, engine = refused.message, NAMES[worker.engine.value]
     level, note = _certainty(deployment, worker, engines.version(worker.engine))
     if level is not Level.ERROR and UNKNOWN_SETTING.search(sentence):
         return _undecided(worker, f'"{sentence[:LONGEST_SENTENCE]}"{note}')
     place = place_of(sentence, worker)
-    name = NAMES[worker.engine.value]
+    name = f"dynamo.{worker.engine}" if refused.is_of_dynamo else engine
+    if refused.is_of_dynamo:
+        note = note.replace(f"code of {engine}", f"code of Dynamo for {engine}")
     short = sentence if len(sentence) <= LONGEST_SENTENCE else f"{sentence[:LONGEST_SENTENCE]}…"
     return EngineResult(
         rule=REFUSED,

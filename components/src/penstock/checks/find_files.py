@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.graph.not_a_graph import REQUIRED, SIMILAR
 from penstock.manifests.source import MOST_BYTES
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 SUFFIXES = (".yaml", ".yml")
 MANIFEST = re.compile(

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from penstock.ansi import Style, painter
 from penstock.checks.find_files import SkippedFile
 from penstock.checks.finding import Finding, Level, Tally, tally
 from penstock.checks.registry import all_rules, by_id, members_of
 from penstock.checks.rule import Rule
 from penstock.checks.suppress import ALWAYS
-from penstock.fitted import fitted
+from penstock.text.terminal import Style, fitted, painter
 
 COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
 # Most findings without a summary by rule.

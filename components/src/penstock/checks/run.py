@@ -29,7 +29,6 @@ from penstock.checks.suppress import (
     suppressed,
     unused,
 )
-from penstock.command_text import command
 from penstock.engines.settings import Location
 from penstock.errors import (
     ChartError,
@@ -47,6 +46,7 @@ from penstock.manifests.read import placeholders_of
 from penstock.manifests.source import MOST_BYTES, Source, is_manifest, sources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import Hints, understand
+from penstock.text.commands import command
 
 if TYPE_CHECKING:
     from penstock.checks.engine_dry_run import Engines

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.checks.registry import all_rules
 from penstock.checks.suppress import ALWAYS
 from penstock.errors import Problem, UsageError
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 ALL = "PS"
 _ID = re.compile(r"[A-Z]+\d{3,}")

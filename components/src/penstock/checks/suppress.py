@@ -14,8 +14,8 @@ import yaml
 
 from penstock.checks.finding import Finding
 from penstock.checks.registry import all_rules, by_id
-from penstock.nearest import nearest
 from penstock.strict_yaml.loader import SafeLoader
+from penstock.text.names import nearest
 
 UNUSED = "PS005"
 # A file that cannot be read or understood is always reported.

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster
-    from penstock.cluster.preflight import Preflight
-    from penstock.cluster.rights import Verb
+    from penstock.cluster.rights import Preflight, Verb
     from penstock.errors import GraphError, Problem, UsageError
     from penstock.manifests.source import open_source
 

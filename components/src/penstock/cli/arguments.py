@@ -210,7 +210,7 @@ def requested_gpu(args: argparse.Namespace) -> str | None:
     """`--gpu`; UsageError for one that is not supported."""
     from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
-    from penstock.hardware.unsupported import gpu_fix
+    from penstock.hardware.gpus import gpu_fix
 
     if args.gpu is None:
         return None
@@ -248,7 +248,7 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
     )
 
 
-def add_no_install(parser: argparse.ArgumentParser, what: str) -> None:
+def add_no_install(parser: argparse._ActionsContainer, what: str) -> None:
     """``what``: the environments that the command installs, with their sizes."""
     parser.add_argument(
         "--no-install", action="store_true", help=f"do not install missing environments: {what}"
@@ -350,8 +350,8 @@ def write_output(text: str, target: str) -> None:
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
-    from penstock.atomic_file import write_atomically
     from penstock.errors import InputError, Problem
+    from penstock.files import write_atomically
 
     path = Path(target)
     try:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.bench_methods import (
-    add_method,
-    print_output,
-    require_fitting_method,
-    run_method,
-)
 from penstock.cli.bench_outputs import (
+    add_out,
     add_outputs,
     add_outputs_of_one,
     require_outputs,
+    run_folder,
     write_comparison,
     write_run,
     write_sweep,
@@ -52,6 +45,7 @@ from penstock.cli.replay_arguments import (
     requested_workload,
     share,
 )
+from penstock.cli.report_output import print_result
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
@@ -78,18 +72,21 @@ OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_targets(parser)
-    parser.epilog = "To compare the responses of two endpoints: `penstock bench shadow --help`."
-    add_workload(parser, required=False)
-    add_method(parser)
+    add_targets(parser, "two targets are compared with each other")
+    parser.epilog = (
+        "Public methods: `penstock bench public --help`. To compare the responses of two "
+        "endpoints: `penstock bench shadow --help`."
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="send chat requests with text, and measure the time to the first token after the "
+        "reasoning (default: completions with token IDs)",
+    )
+    add_workload(parser)
     add_seed(parser, "the sampled requests and of the order of slices")
     add_request_timeout(parser, 600_000.0)
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
-    )
+    add_out(parser)
     add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
@@ -102,7 +99,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         "--requests",
         type=integer_between(1, 1_000_000),
         metavar="N",
-        help="number of requests (default: the workload's, or the method's)",
+        help="number of requests (default: the workload's)",
     )
     parser.add_argument(
         "--predict",
@@ -142,8 +139,7 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
         "--duration",
         type=duration_ms,
         metavar="120s",
-        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s); with "
-        "--method openrouter: time for which metrics are read (default: 30m)",
+        help=f"total time of all slices and gaps (default: {DURATION_MS / 1000:g}s)",
     )
     parser.add_argument(
         "--slice",
@@ -170,7 +166,7 @@ def _add_arguments_of_two(parser: argparse._ArgumentGroup) -> None:
 def _scales(text: str) -> tuple[float, ...]:
     from penstock.bench.sweep import scale_text
 
-    scales = tuple(positive_number(one) for one in text.split(","))
+    scales = tuple(positive_number(number) for number in text.split(","))
     names = {scale_text(scale) for scale in scales}  # of their folders and files
     if len(scales) < 2 or len(names) < len(scales) or list(scales) != sorted(scales):
         message = f"{text!r} does not have two or more rising numbers, such as 1,2,4"
@@ -190,19 +186,13 @@ def _limit(text: str) -> Limit:
 def run(args: argparse.Namespace) -> int:
     from penstock.bench import aiperf
 
-    require_fitting_method(args)
-    if args.method:
-        end_as_interrupted()
-        with _folder(args.out) as folder:
-            run_method(args, folder)
-        return 0
     _require_fitting_arguments(args)
     require_outputs(args)
     workload = requested_workload(args)
     arguments.require_tool(args, aiperf)
     end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with _folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
+    with run_folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:
             _measure(args, targets[0], workload, folder, progress)
         else:
@@ -218,7 +208,8 @@ def _measure(
     folder: Path,
     progress: Progress,
 ) -> None:
-    from penstock.bench.report import as_json, lines
+    from penstock.bench.documents import run_document
+    from penstock.bench.report import report_of
     from penstock.bench.run import BenchRequest, bench, require_complete
 
     if args.requests:
@@ -237,13 +228,16 @@ def _measure(
     with progress.running():
         predicted = _prediction(args, workload)
         prediction = predicted.prediction if predicted else None
-        found = replace(bench(request, folder, progress), prediction=prediction)
+        measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
-        if args.calibrate and not found.interrupted:
-            found, written, error = calibrated_bench(args, found, progress)
-    print_output(as_json(found) if args.json else [*lines(found), *filter(None, [written])])
-    write_run(args, target, found, predicted)
-    require_complete(found)
+        if args.calibrate and not measured.interrupted:
+            measured, written, error = calibrated_bench(args, measured, progress)
+    report = report_of(measured, predicted)
+    print_result(args, report, run_document(measured))
+    if written and not args.json:
+        print(written)
+    write_run(args, target, measured, report)
+    require_complete(measured)
     if error is not None:
         raise error
 
@@ -255,17 +249,19 @@ def _sweep(
     folder: Path,
     progress: Progress,
 ) -> None:
+    from penstock.bench.documents import sweep_document
     from penstock.bench.run import require_complete, require_uninterrupted
     from penstock.bench.sweep import sweep
-    from penstock.bench.sweep_report import as_json, lines
+    from penstock.bench.sweep_report import report_of
 
     gpus = args.gpus or gpus_of(args)
     with progress.running():
-        found = sweep(request, args.sweep, folder, progress, gpus=gpus)
-    print_output(as_json(found) if args.json else lines(found))
-    write_sweep(args, target, found)
-    require_uninterrupted(found.interrupted, request.endpoint.url)
-    require_complete(found.levels[-1].found)
+        measured = sweep(request, args.sweep, folder, progress, gpus=gpus)
+    report = report_of(measured)
+    print_result(args, report, sweep_document(measured))
+    write_sweep(args, target, measured, report)
+    require_uninterrupted(measured.interrupted, request.endpoint.url)
+    require_complete(measured.levels[-1].bench)
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
@@ -273,10 +269,8 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
     from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.cache import environment_cache
-    from penstock.simulate.replay import Replays, require_environment
-    from penstock.simulate.replayable import replayable
-    from penstock.simulate.router_mode import require_replayed_mode
+    from penstock.simulate.replay import Replays, environment_cache, require_environment
+    from penstock.simulate.replayable import replayable, require_replayed_mode
 
     if args.predict is None:
         return None
@@ -298,7 +292,8 @@ def _compare(
     progress: Progress,
 ) -> None:
     from penstock.bench.compare import CompareRequest, compare, require_results
-    from penstock.bench.compare_report import as_json, lines
+    from penstock.bench.compare_report import report_of
+    from penstock.bench.documents import comparison_document
     from penstock.bench.limits import check_limits, require_limits
     from penstock.bench.run import require_uninterrupted
     from penstock.bench.slices import slicing_of
@@ -315,12 +310,13 @@ def _compare(
         timeout_s=args.request_timeout / 1000,
     )
     with progress.running():
-        found = compare(request, folder, progress)
-    checked = check_limits(found, args.fail_if or ())
-    print_output(as_json(found, checked) if args.json else lines(found, checked))
-    write_comparison(args, found, checked)
-    require_uninterrupted(found.interrupted)
-    require_results(found)
+        comparison = compare(request, folder, progress)
+    checked = check_limits(comparison, args.fail_if or ())
+    report = report_of(comparison, checked)
+    print_result(args, report, comparison_document(comparison, checked))
+    write_comparison(args, comparison, report)
+    require_uninterrupted(comparison.interrupted)
+    require_results(comparison)
     require_limits(checked)
 
 
@@ -346,26 +342,3 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
         raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
     if args.gpus and not args.sweep:
         raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
-
-
-@contextmanager
-def _folder(out: Path | None) -> Iterator[Path]:
-    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
-    it is still empty when an error occurs, it is removed."""
-    from penstock.errors import InputError, Problem
-
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
-            yield Path(scratch)
-        return
-    try:
-        out.mkdir(parents=True)
-    except OSError as error:
-        message = f"cannot be created: {error.strerror}"
-        fix = "Name a new folder."
-        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
-    try:
-        yield out.absolute()  # AIPerf has another working folder
-    finally:
-        with suppress(OSError):  # it is not empty
-            out.rmdir()

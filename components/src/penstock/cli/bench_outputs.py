@@ -1,24 +1,40 @@
-"""Files that `penstock bench` writes: `--report`, `--csv` and `--llm-d-report`."""
+"""What `penstock bench` prints, and its files: `--out`, `--report`, `--csv`, `--llm-d-report`."""
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, bench_page
+from penstock.cli import arguments
 from penstock.cli.bench_targets import Target
-from penstock.cli.report_output import add_report, require_named, require_own, require_report
+from penstock.cli.graph_output import own_command
+from penstock.cli.report_output import (
+    add_report,
+    require_named,
+    require_own,
+    require_report,
+    workload_files,
+)
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
-    from penstock.bench.limits import LimitCheck
-    from penstock.bench.prediction import Predicted
-    from penstock.bench.report import Bench
+    from penstock.bench.model import Bench
     from penstock.bench.sweep import Sweep
+    from penstock.reports.model import Report
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="keep the requests and AIPerf's records in DIR, a new folder (default: delete them)",
+    )
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
@@ -88,57 +104,80 @@ def _of_scale(path: Path, scale: float) -> Path:
     return path.with_name(f"{path.stem}-scale-{scale_text(scale)}{path.suffix}")
 
 
-def write_run(
-    args: argparse.Namespace, target: Target, found: Bench, predicted: Predicted | None
-) -> None:
+def write_run(args: argparse.Namespace, target: Target, bench: Bench, report: Report) -> None:
     from penstock.bench.csv_report import run_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_bench, args, found, predicted)
-        if found.log is None:
+        attempt(_write_page, args, report, bench.client)
+        if bench.log is None:
             return
         if args.csv is not None:
-            attempt(arguments.write_output, run_csv(found, found.log), str(args.csv))
+            attempt(arguments.write_output, run_csv(bench, bench.log), str(args.csv))
         for path in _report_paths(args):
-            report = report_of(found, found.log, uid=_new_id(), stack=_stack(args, target))
-            attempt(arguments.write_output, as_yaml(report), str(path))
+            llmd = report_of(bench, bench.log, uid=_new_id(), stack=_stack(args, target))
+            attempt(arguments.write_output, as_yaml(llmd), str(path))
 
 
-def write_sweep(args: argparse.Namespace, target: Target, found: Sweep) -> None:
+def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: Report) -> None:
     from penstock.bench.csv_report import sweep_csv
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_sweep, args, found)
+        attempt(_write_page, args, report, sweep.levels[0].bench.client)
         if args.csv is not None:
-            attempt(arguments.write_output, sweep_csv(found), str(args.csv))
+            attempt(arguments.write_output, sweep_csv(sweep), str(args.csv))
         if args.llm_d_report is None:
             return
         experiment, stack = _new_id(), _stack(args, target)
-        for stage, level in enumerate(found.levels):
-            if level.found.log is not None:
-                report = report_of(
-                    level.found,
-                    level.found.log,
+        for stage, level in enumerate(sweep.levels):
+            if level.bench.log is not None:
+                llmd = report_of(
+                    level.bench,
+                    level.bench.log,
                     uid=_new_id(),
                     experiment=experiment,
                     stage=stage,
                     stack=stack,
                 )
                 path = _of_scale(args.llm_d_report, level.scale)
-                attempt(arguments.write_output, as_yaml(report), str(path))
+                attempt(arguments.write_output, as_yaml(llmd), str(path))
 
 
-def write_comparison(
-    args: argparse.Namespace, found: Comparison, checked: Sequence[LimitCheck]
-) -> None:
+def write_comparison(args: argparse.Namespace, comparison: Comparison, report: Report) -> None:
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(bench_page.write_comparison, args, found, checked)
+        attempt(_write_page, args, report, comparison.client)
         if args.csv is not None:
-            attempt(arguments.write_output, comparison_csv(found), str(args.csv))
+            attempt(arguments.write_output, comparison_csv(comparison), str(args.csv))
+
+
+def _write_page(args: argparse.Namespace, report: Report, client: str) -> None:
+    """The HTML report, if one is requested."""
+    if args.report is not None:
+        from penstock.reports.html import write_report
+
+        write_report(args.report, report, _provenance(args, client))
+
+
+def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
+    from penstock.reports.provenance import installed, provenance
+    from penstock.simulate.replay import require_environment
+    from penstock.verify.urls import is_url
+
+    graphs = [Path(target) for target in args.targets if not is_url(target)]
+    versions = {}
+    if args.predict:
+        graphs.append(args.predict)
+        versions = installed(require_environment(), "aisimulate")
+    name, _, number = client.partition(" ")
+    return provenance(
+        own_command(),
+        files=[*graphs, *workload_files(args)],
+        versions={name: number, **versions},
+        facts={"seed": str(args.seed)},
+    )
 
 
 @contextmanager
@@ -168,10 +207,33 @@ def _new_id() -> str:
 
 def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
     """Of a graph whose own engines served the requests; empty for a URL and for substitutes."""
-    from penstock.bench.llmd_stack import stack_of
+    from penstock.bench.llmd_report import stack_of
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
 
     if not target.has_own_engines:
         return []
     return stack_of(understand(open_source(Path(target.endpoint.graph), args.sets), Hints()))
+
+
+@contextmanager
+def run_folder(out: Path | None) -> Iterator[Path]:
+    """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
+    it is still empty when an error occurs, it is removed."""
+    from penstock.errors import InputError, Problem
+
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
+            yield Path(scratch)
+        return
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        message = f"cannot be created: {error.strerror}"
+        fix = "Name a new folder."
+        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
+    try:
+        yield out.absolute()  # AIPerf has another working folder
+    finally:
+        with suppress(OSError):  # it is not empty
+            out.rmdir()

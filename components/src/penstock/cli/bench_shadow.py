@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.cli import arguments
-from penstock.cli.bench_methods import print_output
 from penstock.cli.bench_shadow_live import (
     COPIES,
     add_listen,
@@ -30,12 +29,13 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
 )
-from penstock.cli.report_output import add_report, require_named, require_report
+from penstock.cli.report_output import add_report, print_result, require_named, require_report
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
     from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.run import Pair, Sent, ShadowRun
+    from penstock.reports.model import Report
 
 REPEATS = 100
 TIMEOUT_MS = 120_000.0
@@ -124,26 +124,29 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.bench.shadow.report import as_json, lines, require_equal
+    from penstock.bench.shadow.documents import shadow_document
+    from penstock.bench.shadow.report import report_of, require_equal
 
     _require_fitting(args)
-    found = _compare_file(args) if args.file is not None else _compare_live(args)
-    print_output(as_json(found) if args.json else lines(found, show_text=args.show_text))
+    result = _compare_file(args) if args.file is not None else _compare_live(args)
+    report = report_of(result, show_text=args.show_text)
+    print_result(args, report, shadow_document(result))
     if args.report is not None:
-        _write_report(args, found)
-    require_equal(found)
+        _write_report(args, report)
+    require_equal(result)
     return 0
 
 
-def _write_report(args: argparse.Namespace, found: ShadowResult) -> None:
-    from penstock.bench.shadow.page import write_page
+def _write_report(args: argparse.Namespace, report: Report) -> None:
+    """With texts, only its owner can read it."""
     from penstock.cli.graph_output import own_command
+    from penstock.reports.html import write_report
     from penstock.reports.provenance import provenance
 
     files = [Path(target) for target in (args.target_a, args.target_b)]
     files += [args.file] if args.file is not None else []
-    of = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
-    write_page(args.report, found, of, show_text=args.show_text)
+    facts = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
+    write_report(args.report, report, facts, is_private=args.show_text)
 
 
 def _compare_live(args: argparse.Namespace) -> ShadowResult:
@@ -190,7 +193,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
             file = ResultsFile(args.results, header, shadow.requests, warning_of(progress))
             results = opened.enter_context(file)
         known = results.known if results is not None else []
-        done = len(known) + sum(one.repeat is not None for one in known)
+        done = len(known) + sum(pair.repeat is not None for pair in known)
         total = len(shadow.requests) + len(shadow.repeated())
 
         def keep(pair: Pair) -> None:
@@ -228,7 +231,7 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
         listed = probe.models if is_client else ()
     except UsageError as error:
         option = "--model-b" if name == "B" else "--model"
-        raise UsageError(*(replace(one, place=option) for one in error.problems)) from None
+        raise UsageError(*(replace(problem, place=option) for problem in error.problems)) from None
     finally:
         probe.close()
     return replace(endpoint, model=model, listed=listed)

@@ -97,7 +97,7 @@ def compare_live(args: argparse.Namespace, endpoints: Endpoints) -> ShadowResult
 
         known = results.known if results is not None else []
         live = LiveComparison(
-            run=run, keep=keep, say=say, pairs={one.request.id: one for one in known}
+            run=run, keep=keep, say=say, pairs={pair.request.id: pair for pair in known}
         )
         with progress.running():
             interrupted = mirror(live, _listen(args))

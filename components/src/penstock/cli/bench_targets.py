@@ -54,22 +54,17 @@ class _Served:
     has_substitutes: bool = False
 
 
-def add_targets(parser: argparse.ArgumentParser) -> None:
+def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
+    """``several``: what more than one target means."""
     parser.add_argument(
         "targets",
         metavar="URL|GRAPH",
         nargs="+",
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine or, with "
-        "--cluster, that is released on a cluster; two targets are compared with each other",
+        f"--cluster, that is released on a cluster; {several}",
     )
     parser.add_argument(
         "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
-    parser.add_argument(
-        "--chat",
-        action="store_true",
-        help="send chat requests with text, and measure the time to the first token after the "
-        "reasoning (default: completions with token IDs)",
     )
     arguments.add_sets(parser)
     parser.add_argument(
@@ -150,15 +145,17 @@ def requested_targets(
         served = {}
         for number, target in enumerate(args.targets, start=1):
             if args.start and not is_url(target):
-                own = folder / f"graph-{number}"
-                served[number] = opened.enter_context(_started(args, Path(target), own, progress))
+                graph_folder = folder / f"graph-{number}"
+                served[number] = opened.enter_context(
+                    _started(args, Path(target), graph_folder, progress)
+                )
             elif args.cluster and not is_url(target):
                 served[number] = opened.enter_context(_released(args, Path(target), progress))
             else:
                 served[number] = running_target(args, target)
         yield [
-            _target(args, target, one)
-            for target, one in zip(args.targets, served.values(), strict=True)
+            _target(args, target, service)
+            for target, service in zip(args.targets, served.values(), strict=True)
         ]
 
 
@@ -189,13 +186,13 @@ def _started(
         except TimeoutError as error:
             raise StartError(str(error)) from None
         replicas = process.state()["replicas"]
-        own = not any(replica["is_substitute"] for replica in replicas)
+        has_own_engines = not any(replica["is_substitute"] for replica in replicas)
         yield _Served(
             url=url,
-            has_own_engines=own,
+            has_own_engines=has_own_engines,
             file=graph,
             sets=tuple(args.sets),
-            has_substitutes=not own,
+            has_substitutes=not has_own_engines,
         )
 
 
@@ -275,19 +272,19 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
 
     source = None if is_url(target) else open_source(Path(target), args.sets)
     slo = source.loaded.graph.slo if source is not None and source.loaded else None
-    found = ProbeTarget(url=served.url.removesuffix("/v1"))
+    probed = ProbeTarget(url=served.url.removesuffix("/v1"))
     try:
-        require_endpoint(found)
+        require_endpoint(probed)
         endpoint = Endpoint(
-            url=found.url,
-            model=model_of(found, args.model),
+            url=probed.url,
+            model=model_of(probed, args.model),
             graph="" if is_url(target) else target,
             is_chat=args.chat,
             speed=args.speed or 1.0,
             engine_is_substitute=is_mocked(served),
         )
     finally:
-        found.close()
+        probed.close()
     return Target(
         endpoint=endpoint,
         slo=requested_slo(args, slo),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 
 if TYPE_CHECKING:
-    from penstock.bench.report import Bench
+    from penstock.bench.model import Bench
     from penstock.cli.progress import Progress
     from penstock.errors import PenstockError
     from penstock.simulate.calibration import CalibrationFile
@@ -41,8 +41,7 @@ def add_calibrate(parser: argparse._ActionsContainer) -> None:
 
 def requested_calibrations(args: argparse.Namespace) -> CalibrationFile | None:
     """InputError or GraphError if the file cannot be read."""
-    from penstock.simulate.calibration import CalibrationFile
-    from penstock.simulate.calibration_file import load_calibrations
+    from penstock.simulate.calibration import CalibrationFile, load_calibrations
 
     if args.calibration is None:
         return None
@@ -72,7 +71,7 @@ def require_calibratable(args: argparse.Namespace) -> None:
     """UsageError for `--calibrate` without what it needs, and for `--calibration` without a
     prediction; InputError or GraphError for a file that is not a calibration file."""
     from penstock.errors import Problem, UsageError
-    from penstock.simulate.calibration_file import existing_calibrations
+    from penstock.simulate.calibration import existing_calibrations
 
     for name, flag in {"calibrate": CALIBRATE, "calibration": "--calibration"}.items():
         if getattr(args, name) and not args.predict:
@@ -88,32 +87,31 @@ def require_calibratable(args: argparse.Namespace) -> None:
 
 
 def calibrated_bench(
-    args: argparse.Namespace, found: Bench, progress: Progress
+    args: argparse.Namespace, measured: Bench, progress: Progress
 ) -> tuple[Bench, str, PenstockError | None]:
     """(the run with its factors, what was written, why there are no factors)."""
     from penstock.bench.calibration import calibration_of
     from penstock.cli.graph_output import own_command
     from penstock.errors import PenstockError
-    from penstock.simulate.cache import environment_cache
-    from penstock.simulate.calibration_file import (
+    from penstock.simulate.calibration import (
         calibrations_text,
         existing_calibrations,
         with_entry,
     )
-    from penstock.simulate.replay import Replays, require_environment
+    from penstock.simulate.replay import Replays, environment_cache, require_environment
 
     progress("computing the factors")
     try:
         deployment = _calibratable(args)
         with Replays(environment_cache(require_environment())) as replays:
-            entry = calibration_of(found, deployment, replays, own_command())
+            entry = calibration_of(measured, deployment, replays, own_command())
         file = existing_calibrations(args.calibrate)
         arguments.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))
     except PenstockError as error:
-        return found, "", error
+        return measured, "", error
     replaced = file.of(entry.key)
     instead = f"; replaced the entry of {replaced.measured_at}" if replaced else ""
-    return replace(found, calibration=entry), f"wrote {args.calibrate}{instead}", None
+    return replace(measured, calibration=entry), f"wrote {args.calibrate}{instead}", None
 
 
 def _calibratable(args: argparse.Namespace) -> Replayable:
@@ -122,8 +120,8 @@ def _calibratable(args: argparse.Namespace) -> Replayable:
     from penstock.errors import Problem, UsageError
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
-    from penstock.simulate.draft import drafting_of
     from penstock.simulate.replayable import replayable
+    from penstock.simulate.timing import drafting_of
 
     source = open_source(args.predict, args.sets)
     hints = Hints(gpu=arguments.requested_gpu(args))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
-from penstock.command_text import invocation
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.capture import Captured, LengthOption, TraceFiles
@@ -181,12 +181,14 @@ def _capture(
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
     from penstock.errors import UsageError
 
-    given = [f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None]
+    unfitting = [
+        f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None
+    ]
     on_other = texts.add if texts is not None else _ignore
     live = [source for source in args.sources if is_nats(source)]
     if not live:
-        if given:
-            raise UsageError(f"{', '.join(given)} applies to nats://HOST:PORT, not to files")
+        if unfitting:
+            raise UsageError(f"{', '.join(unfitting)} applies to nats://HOST:PORT, not to files")
 
         def show(records: int) -> None:
             _note(args, f"{records:,} records read")
@@ -235,8 +237,8 @@ def _finish(
     problem: Problem | None,
 ) -> None:
     from penstock.capture import report
-    from penstock.capture.lengths import with_lengths
     from penstock.capture.request_texts import text_warnings
+    from penstock.capture.trace_file import with_lengths
     from penstock.local.graphs import are_mockers
 
     requests = with_lengths(captured, option)

@@ -147,8 +147,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.rules is None:
         return _run(args)
-    own = user_rules(args.rules, [rule.id for rule in all_rules()])
-    with added_rules(own):
+    user_rows = user_rules(args.rules, [rule.id for rule in all_rules()])
+    with added_rules(user_rows):
         return _run(args)
 
 
@@ -176,20 +176,20 @@ def _run(args: argparse.Namespace) -> int:
     rules = selection(args.select, args.ignore)
     hints = replace(arguments.hints_of(args), operator=_operator(args.operator_version))
     baseline = _baseline(args.baseline, is_renewed=args.write_baseline)
-    found = found_files(args.files)
+    paths = found_files(args.files)
     with _engines(is_asked=args.engine_dry_run) as engines:
         findings = [
             finding
-            for path in found.files
+            for path in paths.files
             for finding in check_file(
                 path, hints, args.sets, engines=engines, is_shown=rules.includes
             )
         ]
     findings = [finding for finding in findings if rules.includes(finding.rule)]
-    files = tuple(str(path) for path in found.files)
+    files = tuple(str(path) for path in paths.files)
     if args.write_baseline:
         return _write_baseline(args.baseline, baseline, findings, _scope(files, rules))
-    result = CheckReport(findings=tuple(findings), files=files, skipped=found.skipped)
+    result = CheckReport(findings=tuple(findings), files=files, skipped=paths.skipped)
     if baseline is not None:
         result = _without_accepted(result, baseline, args.baseline, _scope(files, rules))
     result = replace(result, findings=merged(result.findings))
@@ -284,7 +284,7 @@ def _without_accepted(
 
 
 def _print_fitted(lines: Iterable[str]) -> None:
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     for line in lines:
         print(*fitted(line, INDENT), sep="\n")

@@ -110,7 +110,7 @@ def _shown(action: argparse.Action) -> str:
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """`. Did you mean X?`, or nothing if no name is similar."""
-    from penstock.nearest import nearest
+    from penstock.text.names import nearest
 
     near = nearest(word, names)
     return f". Did you mean {near}?" if near else ""
@@ -118,7 +118,7 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 def not_a_choice(word: str, choices: Sequence[str]) -> str:
     """That ``word`` is none of the choices, with a suggestion if one is similar."""
-    from penstock.nearest import CHOICE_CUTOFF, nearest
+    from penstock.text.names import CHOICE_CUTOFF, nearest
 
     near = nearest(word, choices, CHOICE_CUTOFF)
     suggestion = f". Did you mean {near}?" if near else ""

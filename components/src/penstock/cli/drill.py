@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
 from penstock.cli.progress import no_progress
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.replay_arguments import DeprecatedFlag, integer_between
 from penstock.cli.report_output import add_report, require_report
-from penstock.command_text import invocation
 from penstock.errors import DrillError, Problem, UsageError
+from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind
-from penstock.shipped import in_repository
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult, Pace
+    from penstock.reports.model import Report
 
 DEFAULT_COUNT = 20
 STARTED_LATER = ("planner", "event-broker", "etcd", "nats", "endpoint")
@@ -45,19 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND[:PROGRAM],…|FILE",
         default="default",
         help="faults to inject. For a graph: kinds, each optionally of one program, such as "
-        f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all except clock-step). "
+        f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all). "
         "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
         "hosts. For a URL: YAML file with commands (required; example: "
         f"{in_repository('k8s/drill.yaml')})",
     )
     _add_length(parser)
-    parser.add_argument(
-        "--streams",
-        type=_positive,
-        default=DEFAULT_STREAMS,
-        metavar="N",
-        help=f"number of concurrent requests (default: {DEFAULT_STREAMS})",
-    )
+    _add_concurrency(parser)
     parser.add_argument(
         "--stall-s",
         type=_positive,
@@ -85,9 +80,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-y",
         "--yes",
         action="store_true",
-        help="do not ask before running commands, setting the clock or changing a cluster",
+        help="do not ask before running commands or changing a cluster",
     )
     arguments.add_json(parser)
+
+
+def _add_concurrency(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--concurrency",
+        type=_positive,
+        default=DEFAULT_STREAMS,
+        metavar="N",
+        help=f"number of requests at the same time (default: {DEFAULT_STREAMS})",
+    )
+    parser.add_argument(
+        "--streams",
+        dest="concurrency",
+        type=_positive,
+        action=DeprecatedFlag,
+        const="--concurrency",
+        help=argparse.SUPPRESS,
+    )
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +151,9 @@ def run(args: argparse.Namespace) -> int:
     from penstock.drill import interrupts
 
     interrupts.raise_once()
-    from penstock.drill.report import as_json, print_result
+    from penstock.drill.documents import drill_document
+    from penstock.drill.report import report_of
+    from penstock.reports.text import print_report
 
     require_report(args.report)
     args.seed = random.randrange(10**6) if args.seed is None else args.seed
@@ -149,12 +164,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         result = _drill_endpoint(args) if is_url else _drill_graph(args)
     repeat = _repeat(args, result)
+    report = report_of(args.target, result)
     if args.json:
-        print(as_json(result, repeat))
+        print(drill_document(result, repeat).as_json(indent=1, ensure_ascii=False))
     else:
-        print_result(result, repeat)
+        print_report(report)
+        print(f"repeat: {repeat}")  # on one line, so that it can be copied
     if args.report is not None:
-        _write_report(args, result, repeat)
+        _write_report(args, report, repeat)
     if result.was_interrupted:
         raise KeyboardInterrupt
     if not result.evaluation.passes:
@@ -162,15 +179,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_report(args: argparse.Namespace, result: DrillResult, repeat: str) -> None:
+def _write_report(args: argparse.Namespace, report: Report, repeat: str) -> None:
     from penstock.cli.graph_output import own_command
-    from penstock.drill.page import write_page
+    from penstock.reports.html import write_report
     from penstock.reports.provenance import provenance
 
     files = [Path(args.target), Path(args.faults)]
     facts = {"seed": str(args.seed), "repeat": repeat}
-    found = provenance(own_command(), files=files, facts=facts)
-    write_page(args.report, args.target, result, found)
+    write_report(args.report, report, provenance(own_command(), files=files, facts=facts))
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
@@ -210,20 +226,9 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     """
     from penstock.drill import isolation
     from penstock.drill.faults import Need
-    from penstock.drill.inject import can_set_clock, choose, defaults
+    from penstock.drill.inject import KINDS, choose
 
-    choices = defaults() if args.faults == "default" else choose(args.faults)
-    if any(choice.kind.needs is Need.CLOCK for choice in choices):
-        if not can_set_clock():
-            raise UsageError(
-                "--faults clock-step: setting the clock requires CAP_SYS_TIME. Run the drill as "
-                "root."
-            )
-        _confirm(
-            args,
-            "clock-step sets the clock of this machine ahead by 60 s, for 5 s. This affects all "
-            "processes.",
-        )
+    choices = choose(",".join(KINDS) if args.faults == "default" else args.faults)
     isolated = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
     if isolation.is_inside() or not isolated:
         return choices
@@ -249,9 +254,11 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
 def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> None:
     """UsageError for options that have no effect."""
     if not args.cluster:
-        given = [flag for flag, value in _cluster_options(args) if value]
-        if given:
-            raise UsageError(Problem(place=given[0], message="requires --cluster", fix="Add it."))
+        excluded = [flag for flag, value in _cluster_options(args) if value]
+        if excluded:
+            raise UsageError(
+                Problem(place=excluded[0], message="requires --cluster", fix="Add it.")
+            )
         return
     if is_url:
         raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
@@ -272,8 +279,7 @@ def _cluster_options(args: argparse.Namespace) -> list[tuple[str, object]]:
 
 
 def _drill_cluster(args: argparse.Namespace) -> DrillResult:
-    from penstock.drill.cluster_faults import choose
-    from penstock.drill.cluster_run import ClusterDrill
+    from penstock.drill.cluster import ClusterDrill, choose
     from penstock.graph.load import load_graph
 
     choices = choose(args.faults)
@@ -306,12 +312,11 @@ def _headers() -> dict[str, str]:
 
 
 def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
-    from penstock.drill.faults_file import load_faults
     from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
-    from penstock.drill.targets import RemoteEndpoint
+    from penstock.drill.targets import RemoteEndpoint, load_faults
 
-    for name, given in (("--engine", args.engine), ("--set", args.sets)):
-        if given:
+    for name, setting in (("--engine", args.engine), ("--set", args.sets)):
+        if setting:
             raise UsageError(f"{name}: applies to a graph, not to a URL")
     if args.faults == "default":
         message = "a URL needs a YAML file with the commands that inject the faults"
@@ -351,7 +356,7 @@ def _options(
         count=None if args.minutes else args.count or DEFAULT_COUNT,
         minutes=args.minutes,
         seed=args.seed,
-        streams=args.streams,
+        streams=args.concurrency,
         stall_s=stall_s,
         exact=args.exact,
         permitted={str(kind): count for kind, count in permitted.items()},
@@ -361,21 +366,22 @@ def _options(
 
 def _again(args: argparse.Namespace) -> list[str]:
     """The arguments of this drill, with its seed."""
-    given = ["drill", args.target, "--seed", str(args.seed), "--streams", str(args.streams)]
-    given += ["--faults", args.faults] if args.faults != "default" else []
-    given += ["--minutes", str(args.minutes)] if args.minutes else []
-    given += ["--count", str(args.count)] if args.count else []
-    given += ["--stall-s", str(args.stall_s)] if args.stall_s else []
-    given += ["--exact"] if args.exact else []
-    given += ["--model", args.model] if args.model else []
-    given += ["--report", str(args.report)] if args.report else []
-    given += ["--json"] if args.json else []
-    given += ["--quiet"] if args.quiet else []
-    given += ["--engine", args.engine] if args.engine else []
-    given += ["--cluster"] if args.cluster else []
+    words = ["drill", args.target, "--seed", str(args.seed)]
+    words += ["--concurrency", str(args.concurrency)]
+    words += ["--faults", args.faults] if args.faults != "default" else []
+    words += ["--minutes", str(args.minutes)] if args.minutes else []
+    words += ["--count", str(args.count)] if args.count else []
+    words += ["--stall-s", str(args.stall_s)] if args.stall_s else []
+    words += ["--exact"] if args.exact else []
+    words += ["--model", args.model] if args.model else []
+    words += ["--report", str(args.report)] if args.report else []
+    words += ["--json"] if args.json else []
+    words += ["--quiet"] if args.quiet else []
+    words += ["--engine", args.engine] if args.engine else []
+    words += ["--cluster"] if args.cluster else []
     for flag, value in _cluster_options(args):
-        given += [flag] if value is True else [flag, str(value)] if value else []
-    return given + [part for expression in args.sets for part in ("--set", expression)]
+        words += [flag] if value is True else [flag, str(value)] if value else []
+    return words + [part for expression in args.sets for part in ("--set", expression)]
 
 
 def _repeat(args: argparse.Namespace, result: DrillResult) -> str:

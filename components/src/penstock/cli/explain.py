@@ -60,16 +60,16 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
     from penstock.serving.understand import understand
 
     deployment = understand(source, arguments.hints_of(args))
-    found = [
+    named = [
         (worker.name, budget)
         for worker, budget in memory_budgets(deployment)
         if worker.name in names
     ]
     if args.json:
-        print(json.dumps([as_dict(name, budget) for name, budget in found], indent=1))
-    elif found:
-        print("\n\n".join(as_text(name, budget) for name, budget in found))
-    if not found:
+        print(json.dumps([as_dict(name, budget) for name, budget in named], indent=1))
+    elif named:
+        print("\n\n".join(as_text(name, budget) for name, budget in named))
+    if not named:
         message = f"cannot compute the memory: {no_budget_reason(deployment)}"
         needs_fix = any(map(runs_on_gpu, deployment.workers))
         fix = f". Fix: {fix_of_missing(deployment)}" if needs_fix else ""

@@ -60,7 +60,7 @@ def _port(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.gateway.load import load_gateway
+    from penstock.gateway.model import load_gateway
     from penstock.gateway.policy import build_policy
     from penstock.gateway.routes import manifests
 
@@ -74,9 +74,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _up(args: argparse.Namespace, policy: Policy) -> int:
     from penstock.errors import UsageError
-    from penstock.gateway.envoy import Address
+    from penstock.gateway.envoy import Address, local_setup
     from penstock.gateway.keys import load_keys
-    from penstock.gateway.local_setup import local_setup
     from penstock.local.run_envoy import require_envoy, run_envoy
 
     if args.keys is None:

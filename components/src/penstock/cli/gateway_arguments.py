@@ -36,7 +36,7 @@ def _require_pair(chain: Path, key: Path) -> None:
     """InputError unless they are a certificate and its key."""
     from penstock.errors import InputError, Problem
 
-    found = []
+    taken = []
     for option, path, marker in (
         ("--tls-cert", chain, b"BEGIN CERTIFICATE-----"),
         ("--tls-key", key, b"PRIVATE KEY-----"),
@@ -51,9 +51,9 @@ def _require_pair(chain: Path, key: Path) -> None:
                 continue
             message = f"has no PEM {what}"
         fix = f"Set {option} to the PEM file of the {what}."
-        found.append(Problem(file=str(path), place=option, message=message, fix=fix))
-    if found:
-        raise InputError(*found)
+        taken.append(Problem(file=str(path), place=option, message=message, fix=fix))
+    if taken:
+        raise InputError(*taken)
     try:
         # An empty password: a prompt would wait, and Envoy cannot ask.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key, password="")

@@ -1,4 +1,4 @@
-"""The graph that `init`, `plan` and `tune` write: where, its command line, what it requires."""
+"""The graph that `init` and `plan` write: where, its command line, what it requires."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def check_graph_output(args: argparse.Namespace) -> None:
 
 def print_prerequisites(request: PlanRequest, candidate: Candidate) -> None:
     """Print what must be set in a written graph before it is installed."""
-    from penstock.fitted import fitted
     from penstock.plan.graph_text import prerequisites
+    from penstock.text.terminal import fitted
 
     print("\nbefore you install it on a cluster:")
     for text in prerequisites(request, candidate):

@@ -15,8 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.installed import require_installed
-    from penstock.cluster.release import HistoryEntry, history
+    from penstock.cluster.release import HistoryEntry, history, require_installed
     from penstock.cluster.report import history_change
 
     target = arguments.target_of(args)

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli import arguments
 from penstock.cli.command_line import not_a_choice
+from penstock.cli.deprecations import warn_renamed
 from penstock.cli.graph_output import print_prerequisites
-from penstock.cli.replay_arguments import (
-    current_workload,
-    duration_ms,
-    integer_between,
-    warn_renamed,
-)
-from penstock.command_text import invocation
-from penstock.significant import plain_number
+from penstock.cli.replay_arguments import current_workload, duration_ms, integer_between
+from penstock.text.commands import invocation
+from penstock.text.numbers import plain_number
 
 if TYPE_CHECKING:
     from penstock.checks.finding import Tally
@@ -132,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _print(line: str, indent: int = 2) -> None:
     """Print it wrapped for the terminal."""
-    from penstock.fitted import fitted
+    from penstock.text.terminal import fitted
 
     print(*fitted(line, indent), sep="\n")
 
@@ -140,11 +136,11 @@ def _print(line: str, indent: int = 2) -> None:
 def _copy(args: argparse.Namespace) -> int:
     """Write a copy of a graph that comes with penstock."""
     from penstock.errors import UsageError
-    from penstock.graph.shipped_graphs import shipped_graph
+    from penstock.graph.text_file import shipped_graph
 
     answers = (*QUESTIONS, "concurrency", "ttft", "itl")
-    if given := [f"--{name}" for name in answers if getattr(args, name) is not None]:
-        raise UsageError(f"--example and {', '.join(given)} exclude each other")
+    if excluded := [f"--{name}" for name in answers if getattr(args, name) is not None]:
+        raise UsageError(f"--example and {', '.join(excluded)} exclude each other")
     text = shipped_graph(args.example)
     file = args.file or Path(Path(args.example).stem + ".yaml")
     _require_new(file)
@@ -188,13 +184,13 @@ def _require_answers(args: argparse.Namespace) -> None:
         raise UsageError(Problem(message=message, fix=GIVEN))
 
 
-def _answer(given: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+def _answer(answer: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
     from penstock.errors import PenstockError, Problem, UsageError
 
-    if given is not None:
-        return read(str(given))
+    if answer is not None:
+        return read(str(answer))
     while True:
         try:
             text = input(f"{question} [{default}]: ").strip() or default

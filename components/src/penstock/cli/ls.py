@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.command_text import command
+from penstock.text.commands import command
 
 if TYPE_CHECKING:
     from penstock.local.graphs import LocalGraph
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> None:
-    from penstock.terminal import NARROW, add_plain_row, columns, console
+    from penstock.text.terminal import NARROW, print_table
 
     headings, rows = ["name", "state", "ready", "up", "url"], [_row(graph) for graph in graphs]
     if wide:
@@ -57,16 +57,13 @@ def _print_table(graphs: list[LocalGraph], *, wide: bool, is_quiet: bool) -> Non
         with_file = [[*row, _file(graph)] for row, graph in zip(rows, graphs, strict=True)]
         if _width([[*headings, "file"], *with_file]) <= NARROW:
             headings, rows = [*headings, "file"], with_file
-    table = columns(*headings)
-    for row in rows:
-        add_plain_row(table, row)  # a path may contain `[/b]`
-    console().print(table)
+    print_table(headings, rows)
     if "file" not in headings and not is_quiet:
         print("Add --wide for the files, replicas, GPUs and models.")
 
 
 def _row(graph: LocalGraph) -> list[str]:
-    from penstock.terminal import duration_text
+    from penstock.text.terminal import duration_text
 
     counts = graph.replicas.values()
     ready = f"{sum(c.ready for c in counts)}/{sum(c.desired for c in counts)}"

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import ModuleType
 
 import penstock
-from penstock import command_text
 from penstock.cli import deprecations
 from penstock.cli.command_line import CommandParser
 from penstock.errors import InputError, PenstockError, Problem
+from penstock.text import commands
 
 # Known conditions of this machine: what a file cannot be, and what to do about it.
 WRITTEN, USED = "cannot be written", "cannot be used"
@@ -32,42 +32,58 @@ UNUSABLE = {
     errno.ENAMETOOLONG: (USED, "Give it a shorter name."),
     errno.EACCES: (USED, "Change its permissions, or use another file or folder."),
 }
-COMMANDS = {
-    "init": "write a first graph for a model, GPUs and a workload",
-    "up": "run a graph or a DGD manifest on this machine",
-    "status": "show the processes of a running graph, or with --cluster a release",
-    "top": "show a live view of a running graph in the terminal",
-    "page": "show a live view of a running graph in the browser",
-    "ls": "list the graphs that are up on this machine",
-    "scale": "set the replicas of pools in a graph, which a running `up` applies",
-    "logs": "print the logs of a graph's processes",
-    "trace": "explain which stage made a request slow",
-    "down": "drain and stop a running graph",
-    "check": "find errors and risks before a deployment uses a GPU",
-    "simulate": "predict the performance of graphs by replaying a workload",
-    "plan": "recommend a graph for a model, GPU budget, workload and SLO",
-    "tune": "find router settings for a graph's traffic by replaying it",
-    "render": "print the manifests that `helm install` would apply",
-    "diff": "show what an upgrade would change in a running release",
-    "apply": "install or upgrade a release, and wait until it is ready",
-    "upgrade": "move a graph to another version of Dynamo",
-    "rollback": "roll back a release to an earlier revision, and wait",
-    "history": "list the revisions of a release",
-    "uninstall": "remove a release and keep its model cache",
-    "explain": "print the argv, environment, files and GPUs of each component",
-    "schema": "print the JSON schema of the graph YAML",
-    "verify": "check that a running deployment does what its graph declares",
-    "bench": "measure a running endpoint under a workload, or compare two",
-    "drill": "inject faults under load, and report failed requests",
-    "capture": "turn logs of served requests into a workload trace",
-    "tiny-model": "write a small model with random weights, for the CPU graphs",
-    "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
-    "completion": "print the completion script of a shell",
-    "env": "install, list or remove environments for large tools",
+# Task → its commands, in the order of the help. Everybody needs the ten of the first two.
+GROUPS = {
+    "start": {
+        "init": "write a first graph for a model, GPUs and a workload",
+        "check": "find errors and risks before a deployment uses a GPU",
+        "up": "run a graph or a DGD manifest on this machine",
+        "down": "drain and stop a running graph",
+        "apply": "install or upgrade a release, and wait until it is ready",
+    },
+    "daily": {
+        "ls": "list the graphs that are up on this machine",
+        "status": "show the processes of a running graph, or with --cluster a release",
+        "top": "show a live view of a running graph in the terminal or the browser",
+        "logs": "print the logs of a graph's processes",
+        "scale": "set the replicas of pools in a graph, which a running `up` applies",
+    },
+    "measure": {
+        "verify": "check that a running deployment does what its graph declares",
+        "bench": "measure a running endpoint under a workload, or compare two",
+        "trace": "explain which stage made a request slow",
+        "drill": "inject faults under load, and report failed requests",
+        "capture": "turn logs of served requests into a workload trace",
+    },
+    "predict": {
+        "simulate": "predict the performance of graphs by replaying a workload",
+        "plan": "recommend a graph for a model, GPU budget, workload and SLO",
+    },
+    "cluster": {
+        "render": "print the manifests that `helm install` would apply",
+        "diff": "show what an upgrade would change in a running release",
+        "history": "list the revisions of a release",
+        "rollback": "roll back a release to an earlier revision, and wait",
+        "upgrade": "move a graph to another version of Dynamo",
+        "uninstall": "remove a release and keep its model cache",
+        "gateway": "render or run an API gateway (keys, rate limits, canary, shadow)",
+    },
+    "more": {
+        "explain": "print the argv, environment, files and GPUs of each component",
+        "tools": "environments, schemas, shell completion and small models",
+    },
 }
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 # Commands of two words, with options of their own; a graph of this name is given as `./shadow`.
+# A second word that is an option may stand anywhere, and its value is an argument.
 SUBCOMMANDS = {
+    "bench public": "measure an endpoint as a public method does",
     "bench shadow": "send the same requests to two endpoints, and compare the responses",
+    "plan --router": "find router settings for a graph's traffic by replaying it",
+    "tools completion": "print the completion script of a shell",
+    "tools env": "install, list or remove environments for large tools",
+    "tools schema": "print the JSON schema of the graph YAML",
+    "tools tiny-model": "write a small model with random weights, for the CPU graphs",
 }
 USAGE = 2
 UNEXPECTED = 70
@@ -76,12 +92,15 @@ INTERRUPTED = 130
 
 def help_text() -> str:
     """What `penstock --help` prints."""
-    commands = "\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items())
+    groups = (
+        f"{task}:\n" + "".join(f"  {name:<9}  {text}\n" for name, text in commands.items())
+        for task, commands in GROUPS.items()
+    )
     return (
         "usage: penstock COMMAND [ARGUMENTS] [OPTIONS]\n\n"
         "Deploy large language models on NVIDIA Dynamo from one graph YAML.\n\n"
-        f"commands:\n{commands}\n\n"
-        "options:\n"
+        + "\n".join(groups)
+        + "\noptions:\n"
         "  -h, --help  print this help; after a command: its options\n"
         "  --version   print the version\n"
     )
@@ -106,7 +125,7 @@ def add_arguments(parser: CommandParser, command: str) -> None:
 
 def module_of(command: str) -> ModuleType:
     """The module of one of `COMMANDS` or `SUBCOMMANDS`."""
-    name = command.replace("-", "_").replace(" ", "_")
+    name = command.replace(" --", "_").replace("-", "_").replace(" ", "_")
     return importlib.import_module(f"penstock.cli.{name}")
 
 
@@ -121,8 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command == "help" and rest:
         command, rest = rest[0], [*rest[1:], "--help"]
-    if f"{command} {''.join(rest[:1])}" in SUBCOMMANDS:
-        command, rest = f"{command} {rest[0]}", rest[1:]
+    command, rest = deprecations.current_command(command, rest)
+    command, rest = selected_command(command, rest)
     name = f"penstock {command}" if command in COMMANDS | SUBCOMMANDS else "penstock"
     try:
         code = _run(command, rest)
@@ -149,6 +168,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _unexpected(name)
 
 
+def selected_command(command: str, rest: Sequence[str]) -> tuple[str, list[str]]:
+    """The command with its second word, if `SUBCOMMANDS` has it, and the arguments after it."""
+    words = list(rest)
+    for name in SUBCOMMANDS:
+        first, second = name.split()
+        if command != first:
+            continue
+        if words[:1] == [second]:
+            return name, words[1:]
+        for number, word in enumerate(words if second.startswith("--") else ()):
+            option, equals, value = word.partition("=")
+            if option == second:
+                words[number : number + 1] = [value] if equals else []
+                return name, words
+    return command, words
+
+
 def _repair_streams() -> None:
     """Discard what is written to a closed stream; and an ASCII terminal must not raise."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -165,9 +201,9 @@ def _note_invocation() -> None:
     """So that messages name commands as the user types them."""
     with contextlib.suppress(OSError):  # no /proc: not Linux
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_text("utf-8", "surrogateescape")
-        command_text.set_invocation(parent.split("\0")[:-1], sys.argv)
-    if command_text.invocation() != command_text.NAME:
-        sys.stderr = command_text.Messages(sys.stderr)
+        commands.set_invocation(parent.split("\0")[:-1], sys.argv)
+    if commands.invocation() != commands.NAME:
+        sys.stderr = commands.Messages(sys.stderr)
 
 
 def _run(command: str, arguments: Sequence[str]) -> int:
@@ -219,7 +255,7 @@ def _unexpected(name: str) -> int:
     """Print one line, and write the details to a file."""
     import traceback
 
-    from penstock.fault_log import write_details
+    from penstock.files import write_details
 
     details = traceback.format_exc()
     last = details.strip().splitlines()[-1]

@@ -31,7 +31,7 @@ from penstock.cli.replay_arguments import (
     share,
 )
 from penstock.cli.report_output import add_report, replay_provenance, require_new_report
-from penstock.command_text import invocation
+from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.plan.planning import Plan
@@ -43,6 +43,14 @@ MIN_REPLAYS = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    # `cli/main.py` runs `plan_router.py` for this option, so that its value never arrives here.
+    parser.add_argument(
+        "--router",
+        metavar="GRAPH",
+        type=Path,
+        help="find router settings for GRAPH instead of a graph; its options: "
+        "`penstock plan --router --help`",
+    )
     parser.add_argument(
         "--model",
         required=True,
@@ -165,17 +173,19 @@ def run(args: argparse.Namespace) -> int:
             _print_partial(args, request, measured, "time limit reached")
         error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
         if args.report:
-            from penstock.plan import page
+            from penstock.plan.report import report_without_plan
+            from penstock.reports.html import write_report
 
-            page.write_page_without_plan(
-                args.report, result, measured, args.attain, _provenance(args, measured), error
-            )
+            report = report_without_plan(result, measured, args.attain, error)
+            write_report(args.report, report, _provenance(args, measured))
         raise error
     _print_plan(args, result)
     if args.report:
-        from penstock.plan import page
+        from penstock.plan.report import report_of
+        from penstock.reports.html import write_report
 
-        page.write_page(args.report, result, measured, args.attain, _provenance(args, measured))
+        report = report_of(result, args.attain, measured)
+        write_report(args.report, report, _provenance(args, measured))
     return 0
 
 
@@ -225,20 +235,20 @@ def _check_report(args: argparse.Namespace) -> None:
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     """Write the graph, and print the table and the reasons."""
-    from penstock.fitted import fitted, width_of
-    from penstock.plan import report
+    from penstock.plan.documents import plan_document
     from penstock.plan.graph_text import graph_text
-    from penstock.plan.report_json import as_json
+    from penstock.plan.report import header, report_of, table_width
+    from penstock.reports.text import print_report
+    from penstock.text.terminal import width_of
 
-    header = report.header(result, args.attain, own_command())
-    text = graph_text(result.request, result.winner.candidate, header)
+    lines = header(result, args.attain, own_command())
+    text = graph_text(result.request, result.winner.candidate, lines)
     if args.output:
         arguments.write_output(text, args.output)
     if args.json:
-        print(as_json(result, args.attain, text))
+        print(plan_document(result, args.attain, text).as_json())
     elif args.output != "-":
-        for line in report.lines(result, args.attain, width_of()):
-            print(*fitted(line), sep="\n")
+        print_report(report_of(result, args.attain), width=table_width(width_of()))
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:
@@ -251,8 +261,8 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
 def _print_partial(
     args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
-    from penstock.fitted import fitted, width_of
-    from penstock.plan.partial import partial_lines
+    from penstock.plan.no_plan import partial_lines
+    from penstock.text.terminal import fitted, width_of
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
     for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):

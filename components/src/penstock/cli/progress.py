@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from penstock.ansi import obeys_codes
+from penstock.text.terminal import obeys_codes
 
 FIRST_S = 2.0  # shorter work needs no progress
 TICK_S = 1.0
@@ -124,7 +124,7 @@ class Progress:
     def _line(self, now: float) -> str:
         from shutil import get_terminal_size
 
-        from penstock.terminal import duration_text
+        from penstock.text.terminal import duration_text
 
         elapsed_s = now - self._started
         times = duration_text(elapsed_s)

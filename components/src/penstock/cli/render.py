@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.graph.load import load_graph
-    from penstock.manifests.images import images
+    from penstock.manifests.render import images
     from penstock.manifests.source import render_graph
 
     rendered = render_graph(load_graph(args.graph, args.sets), args.namespace)

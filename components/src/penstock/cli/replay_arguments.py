@@ -1,4 +1,4 @@
-"""Arguments that `simulate`, `plan` and `tune` share, and what follows from them; their signals."""
+"""Arguments that `simulate`, `plan` and `bench` share, what follows from them, and signals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.significant import plain_number, significant
+from penstock.cli.deprecations import warn_renamed
+from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
-    from penstock.simulate.cache import Cache
+    from penstock.simulate.replay import Cache
     from penstock.workload.load import LoadedWorkload
 
 
@@ -51,7 +52,7 @@ def add_no_cache(parser: argparse.ArgumentParser) -> None:
 
 def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
     """The results of earlier replays in the environment of ``python``, or none."""
-    from penstock.simulate.cache import Cache, environment_cache
+    from penstock.simulate.replay import Cache, environment_cache
 
     return Cache(None, "") if args.no_cache else environment_cache(python)
 
@@ -105,11 +106,6 @@ def current_workload(prog: str, name: str) -> str:
     if current != name:
         warn_renamed(prog, name, current)
     return current
-
-
-def warn_renamed(prog: str, old: str, new: str) -> None:
-    message = f"{old} is now {new}; the old name is accepted for one release"
-    print(f"{prog}: warning: {message}", file=sys.stderr)
 
 
 def load_argument(args: argparse.Namespace, loaded: LoadedWorkload, times: float) -> str:
@@ -227,8 +223,8 @@ def _rates(text: str) -> tuple[float, ...]:
         message = f"{text!r} is neither a list of rates, such as 0.8,0.6,0.5, nor one of {names}"
         raise argparse.ArgumentTypeError(message)
     parts = text.split(",")
-    rates = tuple(positive_number(one) if one.strip("0.") else 0.0 for one in parts)
-    is_complete = all(any(map(str.isdigit, one)) for one in parts)
+    rates = tuple(positive_number(rate) if rate.strip("0.") else 0.0 for rate in parts)
+    is_complete = all(any(map(str.isdigit, rate)) for rate in parts)
     if len(rates) > MOST_TOKENS or max(rates) > 1 or not is_complete:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of up to five rates from 0 to 1")
     return rates

@@ -5,20 +5,36 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+
+if TYPE_CHECKING:
+    from penstock.reports.json_document import Document
+    from penstock.reports.model import Report
 
 
 def add_report(parser: argparse.ArgumentParser, what: str) -> None:
     parser.add_argument("--report", metavar="FILE.html", type=Path, help=what)
 
 
+def print_result(args: argparse.Namespace, report: Report, document: Document) -> None:
+    """The report as text, or the document with `--json`."""
+    from penstock.reports.text import print_report
+
+    if args.json:
+        print(document.as_json())
+    else:
+        print_report(report)
+
+
 def require_report(path: Path | None) -> None:
     """UsageError if the report cannot be written, InputError if it would replace another file."""
-    from penstock.html_mark import HTML_MARK
-
     if path is None:
         return
+
+    from penstock.reports.html import HTML_MARK
+
     require_named(path, "--report")
     arguments.require_writable(path, "--report", in_place=True)
     require_own(path, [HTML_MARK], "a report of penstock")
@@ -54,7 +70,7 @@ def require_named(path: Path, option: str) -> None:
 def workload_files(args: argparse.Namespace) -> list[Path]:
     """The named files of the workload, for a report; some may not exist, because the name of a
     shipped workload is no file."""
-    return [Path(one) for one in (args.workload, args.trace) if one]
+    return [Path(name) for name in (args.workload, args.trace) if name]
 
 
 def replay_provenance(

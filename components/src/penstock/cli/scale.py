@@ -94,9 +94,11 @@ def _warn(text: str, source: str) -> None:
         findings = check_sources(sources_of(text, source), Hints())
     except PenstockError:
         return  # what applies the file reports it
-    for one in findings:
-        if one.rule in ("PS209", "PS809") and not one.suppressed:
-            print(f"warning: {one.rule}: {one.message}. Fix: {one.fix}", file=sys.stderr)
+    for finding in findings:
+        if finding.rule in ("PS209", "PS809") and not finding.suppressed:
+            print(
+                f"warning: {finding.rule}: {finding.message}. Fix: {finding.fix}", file=sys.stderr
+            )
 
 
 def _scale_release(
@@ -109,8 +111,7 @@ def _scale_release(
     refuses it."""
     from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
-    from penstock.cluster.preflight import Preflight
-    from penstock.cluster.rights import Verb
+    from penstock.cluster.rights import Preflight, Verb
     from penstock.errors import ClusterError, InputError
 
     target = arguments.target_of(args)
@@ -152,7 +153,7 @@ def _changes(texts: list[str]) -> dict[str, int]:
 
 def _change(text: str) -> tuple[str, int]:
     from penstock.errors import GraphError, Problem
-    from penstock.strict_yaml.limits import MOST_REPLICAS
+    from penstock.strict_yaml.kind import MOST_REPLICAS
 
     pool, equals, number = text.partition("=")
     if pool and equals and number.isascii() and number.isdigit():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,8 +75,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.planner import with_planner
     from penstock.simulate.replay import Replays, require_environment
-    from penstock.simulate.replayable import replayable
-    from penstock.simulate.router_mode import require_replayed_mode
+    from penstock.simulate.replayable import replayable, require_replayed_mode
     from penstock.simulate.study import Study
 
     end_as_interrupted()
@@ -146,8 +144,11 @@ def _print(
     deployments: list[Replayable],
     planned: list[Replayable],
 ) -> int:
-    from penstock.simulate import report
-    from penstock.simulate.fixed import compare_with_planner
+    from penstock.reports.html import write_report
+    from penstock.reports.text import NARROW, print_report
+    from penstock.simulate.documents import as_json
+    from penstock.simulate.planner import compare_with_planner
+    from penstock.simulate.report import Simulated, report_of
     from penstock.simulate.working_set import working_sets
 
     progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)
@@ -166,34 +167,18 @@ def _print(
         else:
             rows = study.steady_rows(deployments, count_replays)
     sets = working_sets(rows, study.workload)  # each reads all requests of the workload
-    notes = list(report.notes(rows, sets))
     if args.json:
-        print(report.as_json(rows, study.workload, sustained, sets))
-    else:
-        _print_lines([f"{report.title(study.workload, sustained)}; simulated, not measured"])
-        named = report.marked(rows)
-        for line in report.table(named) if args.wide else report.narrow_table(named):
-            print(line)
-        _print_lines(report.sustained_load_line(load, study.workload) for load in sustained)
-        _print_lines(notes)
-    if args.report:
-        from penstock.simulate.page import Simulated, write_page
-
-        seeds = max(len(row.metrics) for row in rows)
-        found = Simulated(
-            rows=rows,
-            sustained=sustained,
-            loaded=study.workload,
-            attain=study.attain,
-            notes=notes,
+        print(as_json(rows, study.workload, sustained, sets))
+    if args.json and not args.report:
+        return 0
+    report = report_of(
+        Simulated(
+            rows=rows, sustained=sustained, loaded=study.workload, attain=study.attain, sets=sets
         )
-        write_page(args.report, found, replay_provenance(args, args.graphs, seeds))
+    )
+    if not args.json:
+        print_report(report, width=None if args.wide else NARROW)
+    if args.report:
+        seeds = max(len(row.metrics) for row in rows)
+        write_report(args.report, report, replay_provenance(args, args.graphs, seeds))
     return 0
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    """Wrap each line for the terminal, two columns further in than it begins."""
-    from penstock.fitted import fitted
-
-    for line in lines:
-        print(*fitted(line, 2 + len(line) - len(line.lstrip())), sep="\n")

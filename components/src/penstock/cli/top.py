@@ -1,4 +1,7 @@
-"""`penstock top GRAPH`: a live view of a running graph in the terminal."""
+"""`penstock top GRAPH`: a live view of a running graph in the terminal or the browser.
+
+The graph is one that `up` runs, or a release on a cluster.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,28 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from penstock.ansi import obeys_codes
 from penstock.cli import arguments
-from penstock.cli.live_source import add_source, source_of
+from penstock.cli.replay_arguments import integer_between
+from penstock.text.terminal import obeys_codes
 
 if TYPE_CHECKING:
-    from penstock.live.protocols import SnapshotSource
+    from penstock.live.model import SnapshotSource
+    from penstock.live.page.serve import PageOptions
+
+OF_WEB = {
+    "url": "--url",
+    "port": "--port",
+    "allow_edit": "--allow-edit",
+    "no_install": "--no-install",
+}
+OF_TERMINAL = {"once": "--once", "json": "--json"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_source(parser)
+    arguments.add_graph(parser)
+    parser.add_argument(
+        "--web", action="store_true", help="serve the view on loopback, for a browser"
+    )
     parser.add_argument(
         "--once",
         action="store_true",
@@ -24,17 +39,87 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "with TERM=dumb)",
     )
     arguments.add_json(parser)
+    arguments.add_running_sets(parser)
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="show the release on a cluster instead of local processes",
+    )
+    arguments.add_cluster(parser)
+    _add_web(parser.add_argument_group("with --web"))
+
+
+def _add_web(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--url",
+        metavar="URL",
+        help="with --cluster: base URL of the release's endpoint, with /v1, for the chat "
+        "(default: no chat)",
+    )
+    group.add_argument(
+        "--port",
+        type=integer_between(0, 65535),
+        metavar="PORT",
+        help="port of the page (default: any free port)",
+    )
+    group.add_argument(
+        "--allow-edit",
+        action="store_true",
+        help="let the page change the replicas in the graph file, as `penstock scale` does",
+    )
+    arguments.add_no_install(group, "page (82 MB)")
 
 
 def run(args: argparse.Namespace) -> int:
-    graph = source_of(args)
+    _require_fitting(args)
+    graph = source_of(args, args.url and args.url.rstrip("/"))
+    if args.web:
+        _serve_page(args, graph)
+        return 0
     is_terminal = sys.stdin.isatty() and obeys_codes(sys.stdout)
     if args.once or args.json or not is_terminal:
-        from penstock.live.once import print_once
+        from penstock.live.text import print_once
 
         print_once(graph, as_json=args.json)
         return 0
     return asyncio.run(_screen(graph))
+
+
+def _require_fitting(args: argparse.Namespace) -> None:
+    """UsageError or InputError for options that do not fit together."""
+    from penstock.errors import Problem, UsageError
+    from penstock.verify.urls import require_urls
+
+    for name, flag in (OF_TERMINAL if args.web else OF_WEB).items():
+        value = getattr(args, name)
+        if value is not None and value is not False:  # --port 0 is given
+            raise UsageError(
+                f"{flag} cannot be combined with --web" if args.web else f"{flag} needs --web"
+            )
+    if args.url is not None:
+        if not args.cluster:
+            raise UsageError("--url needs --cluster")
+        require_urls([args.url])
+    if args.cluster and args.allow_edit:
+        message = "the page cannot change a release"
+        fix = "Omit --allow-edit, and use `penstock scale GRAPH POOL=N --cluster`."
+        raise UsageError(Problem(place="--allow-edit", message=message, fix=fix))
+
+
+def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSource:
+    """``url``: the endpoint of the release. NotUpError, InputError, ClusterError."""
+    if args.cluster:
+        from penstock.live.cluster.source import ClusterGraph
+
+        arguments.refuse_sets(args)
+        return ClusterGraph.connect(arguments.target_of(args), url)
+    from penstock.errors import UsageError
+    from penstock.live.source import LiveGraph
+
+    for name in ("namespace", "release", "kubeconfig", "context"):
+        if getattr(args, name) is not None:
+            raise UsageError(f"--{name} needs --cluster")
+    return LiveGraph(args.graph, args.sets)
 
 
 async def _screen(graph: SnapshotSource) -> int:
@@ -46,3 +131,25 @@ async def _screen(graph: SnapshotSource) -> int:
     finally:
         await graph.close()
     return app.return_code or 0
+
+
+def _serve_page(args: argparse.Namespace, graph: SnapshotSource) -> None:
+    from penstock.live.page import serve
+    from penstock.live.page.request_path import RecordedRequests
+    from penstock.local.state import StateDir
+
+    arguments.require_tool(args, serve)
+    recorded = None if args.cluster else RecordedRequests(StateDir(args.graph))
+    options = serve.PageOptions(
+        graph=args.graph, port=args.port or 0, allow_edit=args.allow_edit, requests=recorded
+    )
+    asyncio.run(_serve(graph, options))
+
+
+async def _serve(graph: SnapshotSource, options: PageOptions) -> None:
+    from penstock.live.page.serve import serve
+
+    try:
+        await serve(graph, options, lambda url: print(f"page: {url} (Ctrl-C stops it)", flush=True))
+    finally:
+        await graph.close()

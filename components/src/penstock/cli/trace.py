@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.local.state import StateDir
     from penstock.local.tracing import folder, require_traces, unknown_request
     from penstock.tracing.explain import UnknownRequestError, explain
-    from penstock.tracing.load import load
     from penstock.tracing.report import explanation_document, explanation_lines
+    from penstock.tracing.requests import load
 
     state = StateDir(args.graph)
     require_same_sets(state, args.sets)
@@ -70,8 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from penstock.fitted import fitted
-    from penstock.terminal import add_plain_row, columns, console
+    from penstock.text.terminal import add_plain_row, columns, console, fitted
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,
@@ -81,17 +80,17 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
         request_document,
     )
 
-    shown = listed(requests, args.lines, slowest=args.slowest)
+    rows = listed(requests, args.lines, slowest=args.slowest)
     if args.json:
-        print(json.dumps([request_document(request) for request in shown], indent=1))
+        print(json.dumps([request_document(request) for request in rows], indent=1))
         return 0
-    if not shown:
+    if not rows:
         print("no request is recorded yet", file=sys.stderr)
         return 0
     table = columns(*LIST_HEADINGS, numbers=LIST_NUMBERS)
-    for row in list_rows(shown):
+    for row in list_rows(rows):
         add_plain_row(table, row)  # a client's ID may contain `[/b]`
-    for line in on_mockers(shown):
+    for line in on_mockers(rows):
         print("\n".join(fitted(line)))
     console().print(table)
     return 0

@@ -20,9 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.preflight import Preflight
     from penstock.cluster.release import read_release, require_release
-    from penstock.cluster.rights import Verb, claim_needs
+    from penstock.cluster.rights import Preflight, Verb, claim_needs
     from penstock.cluster.rollout import defer_signals
     from penstock.cluster.uninstall import list_leftovers, require_remains, uninstall
 

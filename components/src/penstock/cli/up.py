@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_no_install(
         parser,
-        "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp), llamacpp-nixl "
-        "(79 MB, for llama.cpp with NIXL) and page (82 MB, for --page)",
+        "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp) "
+        "and page (82 MB, for --page)",
     )
     _add_address(parser)
     parser.add_argument(
@@ -110,7 +110,7 @@ def _add_page(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--page",
         action="store_true",
-        help="also serve the page of `penstock page` on loopback (needs the environment page)",
+        help="also serve the page of `penstock top --web` on loopback (needs the environment page)",
     )
     parser.add_argument(
         "--page-port",
@@ -177,9 +177,9 @@ def _check_timing_options(args: argparse.Namespace) -> None:
     """UsageError for options that need `--timing`."""
     from penstock.errors import UsageError
 
-    given = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
-    if given and not args.timing:
-        raise UsageError(f"--{given[0]} needs predicted timing: add --timing model")
+    excluded = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
+    if excluded and not args.timing:
+        raise UsageError(f"--{excluded[0]} needs predicted timing: add --timing model")
 
 
 def _check_page_options(args: argparse.Namespace) -> None:
@@ -192,7 +192,7 @@ def _check_page_options(args: argparse.Namespace) -> None:
         return
     for option in ("detach", "timing"):
         if getattr(args, option):
-            raise UsageError(f"--page and --{option} cannot be combined: use `penstock page` later")
+            raise UsageError(f"--page and --{option} cannot be combined: use `penstock top --web`")
     from penstock.live.page import serve
 
     serve.require_free_port(args.page_port or 0, "--page-port")
@@ -255,9 +255,9 @@ def _foreground(args: argparse.Namespace) -> int:
 def _page(args: argparse.Namespace) -> WhenReady | None:
     if not args.page:
         return None
-    from penstock.live.page.beside import beside
+    from penstock.live.page.serve import page_of_up
 
-    return beside(args.graph, args.page_port or 0)
+    return page_of_up(args.graph, args.page_port or 0)
 
 
 def _twin(args: argparse.Namespace) -> Twin | None:

@@ -66,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.errors import NotVerifiedError
+    from penstock.verify.documents import verify_document
     from penstock.verify.preflight import require_endpoint
-    from penstock.verify.report import print_json, print_results
+    from penstock.verify.report import print_results
     from penstock.verify.run_probes import run_probes
 
     require_report(args.report)
@@ -77,13 +78,17 @@ def run(args: argparse.Namespace) -> int:
         progress = Progress(args, "running probes")
         with progress.running():
             results = _hiding(progress, run_probes(target, args.only))
-            show = print_json if args.json else print_results
-            shown = show(results, is_mocked=target.is_mocked)
+            if args.json:
+                probes = list(results)
+            else:
+                probes = print_results(results, is_mocked=target.is_mocked)
     finally:
         target.close()
+    if args.json:
+        print(verify_document(probes, is_mocked=target.is_mocked).as_json(indent=1))
     if args.report is not None:
-        _write_report(args, shown, is_mocked=target.is_mocked)
-    failed = [probe.name for probe in shown if not probe.ok]
+        _write_report(args, probes, is_mocked=target.is_mocked)
+    failed = [probe.name for probe in probes if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
@@ -91,14 +96,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun], *, is_mocked: bool) -> None:
     from penstock.cli.graph_output import own_command
+    from penstock.reports.html import write_report
     from penstock.reports.provenance import provenance
-    from penstock.verify.page import write_page
+    from penstock.verify.report import report_of
     from penstock.verify.urls import is_url
 
     named = [] if is_url(args.target) else [Path(args.target)]
     files = [*named, *([args.graph] if args.graph else [])]
-    made_by = provenance(own_command(), files=files)
-    write_page(args.report, args.target, probes, made_by, is_mocked=is_mocked)
+    report = report_of(args.target, probes, is_mocked=is_mocked)
+    write_report(args.report, report, provenance(own_command(), files=files))
 
 
 def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:
@@ -180,12 +186,12 @@ def _running_here(
     if args.graph is None:
         state = settled(path, counts)
     ports = [r.system_port or r.port for r in state.replicas if r.role is not Role.OTHER]
-    own = [f"http://127.0.0.1:{port}/metrics" for port in ports]
+    frontends = [f"http://127.0.0.1:{port}/metrics" for port in ports]
     return replace(
         target,
         url=state.endpoint.removesuffix("/v1"),
         has_substitute=state.has_substitute,
         namespace=state.discovery.namespace,
-        metrics_urls=(*own, *target.metrics_urls),
+        metrics_urls=(*frontends, *target.metrics_urls),
         logs=(*(Path(r.log) for r in state.replicas), *target.logs),
     )

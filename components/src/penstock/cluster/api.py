@@ -16,12 +16,10 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors, ownership
-from penstock.cluster.api_errors import ForbiddenError, UnavailableError
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
-from penstock.cluster.forbidden import resource_of
-from penstock.cluster.kinds import PLURALS
 from penstock.cluster.ownership import HELM, added_paths
-from penstock.cluster.workloads import WORKLOAD_KINDS, Object
+from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object, named
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 
@@ -87,37 +85,41 @@ class Api:
 
         Raises ForbiddenError if the user may not read it.
         """
-        return self._found(path, _named("APIResourceList", path), path)
+        return self._found(path, named("APIResourceList", path), path)
 
     @property
     def configuration(self) -> kubernetes.client.Configuration:
-        """Of the connection."""
+        """The settings of the connection."""
         return self._client.configuration
 
     def follow(self, live: Iterable[Object]) -> None:
         """Write from now on as the client that applied these objects; no change without any."""
-        if found := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
-            self.manager = ownership.manager_of(found)
+        if workloads := [o for o in live if o["kind"] in WORKLOAD_KINDS]:
+            self.manager = ownership.manager_of(workloads)
 
     def get(self, manifest: Object) -> Object | None:
         """The live object of the manifest's kind and name; None if it does not exist."""
         return self._found(self._path(manifest), manifest)
 
+    def existing(self, manifests: Iterable[Object]) -> list[Object]:
+        """The live objects of those manifests that exist."""
+        return [live for manifest in manifests if (live := self.get(manifest)) is not None]
+
     def definition(self, name: str) -> Object | None:
         """The CustomResourceDefinition of that name; None if it does not exist."""
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
-        about = _named("CustomResourceDefinition", name)
+        about = named("CustomResourceDefinition", name)
         return self._found(path, about, "customresourcedefinitions")
 
     def _found(self, path: str, about: Object, resource: str = "") -> Object | None:
         """The object at the path; None if there is none."""
         try:
-            found: Object = self._call("GET", path)
+            live: Object = self._call("GET", path)
         except ApiException as error:
             if error.status == 404:
                 return None
             raise self._cluster_error(error, "get", about, resource) from None
-        return found
+        return live
 
     def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
         """What the API server would make of applying the manifest, or why it would reject it.
@@ -132,7 +134,7 @@ class Api:
         }
         path = self._path(manifest)
         try:
-            made = self._call("PATCH", path, {**query, "force": "true"}, manifest)
+            applied = self._call("PATCH", path, {**query, "force": "true"}, manifest)
         except ApiException as error:
             if error.status != 422 or not (live and added_paths(live, self.manager)):
                 return self._rejected(error, manifest)
@@ -140,10 +142,10 @@ class Api:
             content = {k: v for k, v in manifest.items() if k not in IDENTITY}
             patch = [{"op": "add", "path": f"/{k}", "value": v} for k, v in content.items()]
             try:
-                made = self._call("PATCH", path, query, patch, JSON_PATCH)
+                applied = self._call("PATCH", path, query, patch, JSON_PATCH)
             except ApiException as second:
                 return self._rejected(second, manifest)
-        return DryRun(result=ownership.without_added(made, self.manager))
+        return DryRun(result=ownership.without_added(applied, self.manager))
 
     def _rejected(self, error: ApiException, manifest: Object) -> DryRun:
         if not api_errors.is_rejection(error):
@@ -180,7 +182,7 @@ class Api:
         except ApiException as error:
             if error.status == 404 and version != "v1":
                 return []
-            raise self._cluster_error(error, "list", _named(kind, "*")) from None
+            raise self._cluster_error(error, "list", named(kind, "*")) from None
         items = page.get("items") or [] if isinstance(page, dict) else None
         if not isinstance(items, list):
             message = f"is not the API server of a cluster: it returned no list of {PLURALS[kind]}"
@@ -243,8 +245,10 @@ class Api:
             self._call("PATCH", self._path(manifest), query, manifest)
         except ApiException as error:
             causes = api_errors.details(error).get("causes") or ()
-            found = (str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict")
-            if error.status == 409 and (fields := tuple(found)):
+            fields_in_conflict = (
+                str(c["field"]) for c in causes if c.get("reason") == "FieldManagerConflict"
+            )
+            if error.status == 409 and (fields := tuple(fields_in_conflict)):
                 return fields
             raise self._cluster_error(error, "patch", manifest) from None
         return ()
@@ -307,7 +311,7 @@ class Api:
         except ApiException as error:
             if error.status in (400, 404):
                 return ""
-            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/log") from None
+            raise self._cluster_error(error, "get", named("Pod", pod), "pods/log") from None
 
     def get_from_pod(self, pod: str, port: int, path: str) -> str:
         """The body of an HTTP GET to a pod, through the API server's proxy."""
@@ -315,7 +319,7 @@ class Api:
         try:
             return self._text(proxied)
         except ApiException as error:
-            raise self._cluster_error(error, "get", _named("Pod", pod), "pods/proxy") from None
+            raise self._cluster_error(error, "get", named("Pod", pod), "pods/proxy") from None
 
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
@@ -386,12 +390,8 @@ class Api:
     ) -> ClusterError:
         what = f"{manifest['kind']} {self.namespace}/{manifest['metadata']['name']}"
         right = f"{verb} {resource or PLURALS[manifest['kind']]}"
-        found = api_errors.problem(error, what, manifest, right)
+        problem = api_errors.problem(error, what, manifest, right)
         if error.status == 403:
-            return ForbiddenError(found)
+            return ForbiddenError(problem)
         is_transient = error.status in TRANSIENT_STATUS and not api_errors.is_malformed(error)
-        return UnavailableError(found) if is_transient else ClusterError(found)
-
-
-def _named(kind: str, name: str) -> Object:
-    return {"kind": kind, "metadata": {"name": name}}
+        return UnavailableError(problem) if is_transient else ClusterError(problem)

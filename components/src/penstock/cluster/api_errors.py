@@ -11,10 +11,9 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.forbidden import grant
 from penstock.cluster.workloads import Object
 from penstock.errors import ClusterError, Problem
-from penstock.shipped import page
+from penstock.files import in_repository, page
 
 # A 403 of a quota or a policy has another text.
 RBAC_DENIED = re.compile("cannot (patch|create) resource")
@@ -26,6 +25,7 @@ TOO_MANY = re.compile("too many requests", re.IGNORECASE)
 LATER = "Wait a minute and run the command again: the API server limits the requests of this user."
 ADDRESS = "Correct `server` of the cluster in the kubeconfig, and test it with `kubectl version`."
 INSTALL_CRD = "Install the operator that provides this CRD, or turn off what needs it in the graph"
+ROLES = in_repository("k8s/rbac")
 RENEW = "Renew the credentials of the kubeconfig's user, for example by logging in again."
 # How a message about a pod begins; it never existed.
 REFUSED = re.compile('^(?:pods|Pod) "[^"]*" is (?:forbidden|invalid): ')
@@ -150,3 +150,16 @@ def no_response(
 def short(error: Exception) -> str:
     text = str(getattr(error, "reason", None) or error)
     return text.rsplit(": ", 1)[-1]
+
+
+def grant(right: str) -> str:
+    """The fix of a missing right, such as "list secrets"."""
+    return f"Grant the kubeconfig's user permission to {right}: roles are in {ROLES}."
+
+
+def resource_of(path: str) -> str:
+    """What the path of a request is about, such as pods/eviction: no namespace and no name."""
+    parts = path.partition("?")[0].split("/")[3 if path.startswith("/api/") else 4 :]
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return "/".join([parts[0], *parts[2:]])

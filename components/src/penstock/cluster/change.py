@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from penstock import helm
-from penstock.cluster import chart_changes, generations, report
+from penstock.cluster import generations, report
 from penstock.cluster.api import Api
+from penstock.cluster.api_errors import grant
 from penstock.cluster.current_state import (
     CurrentState,
     DryRuns,
@@ -21,21 +22,19 @@ from penstock.cluster.current_state import (
     read_file_state,
     read_update,
 )
-from penstock.cluster.diff import Action, Diff, diff, is_worker
-from penstock.cluster.drift import Drift, drift
-from penstock.cluster.forbidden import grant
+from penstock.cluster.diff import Action, Diff, Drift, diff, drift, is_worker
 from penstock.cluster.generations import RollingUpdate, Transition
-from penstock.cluster.installed import read_installed
-from penstock.cluster.kinds import PLURALS
 from penstock.cluster.release import (
     Release,
     Revision,
     call_helm,
+    read_installed,
     read_release,
+    release_error,
     require_release,
     revisions,
 )
-from penstock.cluster.workloads import DGD, WORKLOAD_KINDS, Object, workloads
+from penstock.cluster.workloads import DGD, PLURALS, WORKLOAD_KINDS, Object, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.helm import ReleaseTarget
@@ -55,7 +54,7 @@ class Change:
     diff: Diff
     # GPUs of the graph's nodes (`hardware.gpus_per_node` × `hardware.nodes`); None if not set.
     available_gpus: int | None
-    # If a rolling update is in progress.
+    # How the change meets a rolling update; None if none is in progress.
     transition: Transition | None = None
 
     def has_scaled(self, api: Api) -> bool:
@@ -64,7 +63,7 @@ class Change:
             c.name: c.replicas[1] for c in self.diff.components if c.replicas[0] != c.replicas[1]
         }
         declared = (o for o in self.after if o["kind"] in WORKLOAD_KINDS)
-        live = workloads(found for o in declared if (found := api.get(o)) is not None)
+        live = workloads(api.existing(declared))
         return any(name in live and live[name].replicas == count for name, count in new.items())
 
     @property
@@ -92,10 +91,10 @@ class Change:
         ``adopts``: the user wants what another tool installed to become Helm's.
         """
         if self.before.installer and not adopts:
-            raise ClusterError(_not_of_helm(self.target, self.before.installer))
+            raise _not_of_helm(self.target, self.before.installer)
         revision = self.before.revision
         if revision and (revision.is_pending or revision.is_uninstalled):
-            raise ClusterError(_not_upgradable(self.target, revision))
+            raise _not_upgradable(self.target, revision)
         place = f"release {self.target}"
         if self.diff.rejected:
             raise ClusterError(
@@ -122,7 +121,7 @@ class Change:
             text = f"revision {failed.number} failed: apply writes it again and restarts nothing"
             body = [*(line for line in body if line != report.NO_CHANGES), text]
         if self.before.revision:
-            body += [f"chart: {reason}" for reason in chart_changes.reasons(self.diff)]
+            body += [f"chart: {reason}" for reason in report.chart_reasons(self.diff)]
         body += [f"not possible: {problem}" for problem in self.before.foreign]
         body += [f"rejected by the API server: {reason}" for reason in self.before.rejected]
         body += _in_one_line("dry run not possible", "patch", self.before.unchecked)
@@ -135,7 +134,7 @@ class Change:
         return {
             "release": self.target.name,
             **report.as_dict(self.diff, self.before.drift, self.transition),
-            "chart_changes": [*chart_changes.reasons(self.diff)] if self.before.revision else [],
+            "chart_changes": [*report.chart_reasons(self.diff)] if self.before.revision else [],
             "not_possible": list(map(str, self.before.foreign)),
             "rejected_by_server": list(self.before.rejected),
             "not_checked_by_server": list(
@@ -156,16 +155,16 @@ def _in_one_line(what: str, verb: str, problems: Sequence[Problem]) -> list[str]
     return [f"{first}. Fix: {grant(f'{verb} {plurals}')}"]
 
 
-def _not_of_helm(target: ReleaseTarget, installer: str) -> Problem:
-    return Problem(
-        place=f"release {target}",
-        message=f"was {installer}, whose next sync would undo this change",
-        fix="Change the graph where that tool reads it. To manage it with Helm instead, stop the "
+def _not_of_helm(target: ReleaseTarget, installer: str) -> ClusterError:
+    return release_error(
+        target,
+        f"was {installer}, whose next sync would undo this change",
+        "Change the graph where that tool reads it. To manage it with Helm instead, stop the "
         "tool from writing it, and add --adopt.",
     )
 
 
-def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
+def _not_upgradable(target: ReleaseTarget, revision: Revision) -> ClusterError:
     state = f"revision {revision.number} is {revision.status}"
     if not revision.is_pending:
         message = f"{state}, but Helm still keeps its record"
@@ -176,7 +175,7 @@ def _not_upgradable(target: ReleaseTarget, revision: Revision) -> Problem:
     else:
         message = f"{state}: another client is upgrading the release, or was interrupted"
         fix = "Wait for it to finish. If it was interrupted, run `penstock rollback`."
-    return Problem(place=f"release {target}", message=message, fix=fix)
+    return release_error(target, message, fix)
 
 
 def against_cluster(
@@ -270,7 +269,7 @@ def read_graph(
     Raises ClusterError.
     """
     graphs = [o for o in release.objects if o["kind"] == DGD]
-    live = [o for manifest in graphs if (o := api.get(manifest)) is not None]
+    live = api.existing(graphs)
     api.follow(live)
     expected = DryRuns(api, live).expected(graphs)
     return read_update(api, target, live), drift(graphs, live, expected, api.manager)
@@ -291,12 +290,10 @@ def of_replicas(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) ->
     release = require_release(target)
     autoscaled = [n for n, w in workloads(release.objects).items() if w.scaler is not None]
     if conflicts := [name for name in replicas if name in autoscaled]:
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"an autoscaler sets the replicas of {' and '.join(conflicts)}",
-                fix="Change the bounds of its autoscaling in the graph, and run `penstock apply`.",
-            )
+        raise release_error(
+            target,
+            f"an autoscaler sets the replicas of {' and '.join(conflicts)}",
+            "Change the bounds of its autoscaling in the graph, and run `penstock apply`.",
         )
     values = call_helm(target, "be read", lambda: helm.release_values(target))
     for name, count in replicas.items():
@@ -308,13 +305,11 @@ def of_replicas(target: ReleaseTarget, api: Api, replicas: Mapping[str, int]) ->
         c.name for c in change.diff.components if c.action not in (Action.SCALED, Action.UNCHANGED)
     ]
     if unexpected:
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"more than replicas would change ({', '.join(unexpected)}), because "
-                "another version of the chart installed the release",
-                fix="Review `penstock diff`, then run `penstock apply`.",
-            )
+        raise release_error(
+            target,
+            f"more than replicas would change ({', '.join(unexpected)}), because another version "
+            "of the chart installed the release",
+            "Review `penstock diff`, then run `penstock apply`.",
         )
     return change
 

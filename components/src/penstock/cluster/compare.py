@@ -80,9 +80,9 @@ def without_secrets(text: str) -> str:
     return SECRET_PAIR.sub(_hidden_value, URL_SECRET.sub(HIDDEN, text))
 
 
-def _hidden_value(found: re.Match[str]) -> str:
-    quote = found["quote"] or ""
-    return f"{found[1]}{quote}{HIDDEN}{quote}"
+def _hidden_value(match: re.Match[str]) -> str:
+    quote = match["quote"] or ""
+    return f"{match[1]}{quote}{HIDDEN}{quote}"
 
 
 def _is_secret(path: str, value: Any) -> bool:
@@ -138,24 +138,26 @@ def overwritten(declared: Any, live: Any, path: str = "") -> Iterator[FieldChang
         yield FieldChange(path=path, before=declared, after=live)
 
 
-def without_defaults(found: Any, made: Any, declared: Any) -> Any:
-    """``found`` as its manifest declared it: what equals ``made``, which the API server makes of
-    ``declared``, is as in ``declared``. ABSENT for what only the server sets."""
-    if found == made:
+def without_defaults(current: Any, expected: Any, declared: Any) -> Any:
+    """``current`` as its manifest declared it: what equals ``expected``, which the API server makes
+    of ``declared``, is as in ``declared``. ABSENT for what only the server sets."""
+    if current == expected:
         return declared
-    named = _by_name(found)
+    named = _by_name(current)
     if isinstance(named, Mapping):
-        values = (_by_name(value) for value in (made, declared))
-        others = [value if isinstance(value, Mapping) else {} for value in values]
+        values = (_by_name(value) for value in (expected, declared))
+        mappings = [value if isinstance(value, Mapping) else {} for value in values]
         left = {
-            k: without_defaults(v, *(other.get(k, ABSENT) for other in others))
+            k: without_defaults(v, *(other.get(k, ABSENT) for other in mappings))
             for k, v in named.items()
         }
         left = {k: v for k, v in left.items() if v is not ABSENT}
-        return left if named is found else list(left.values())
-    if _are_parallel(found, made) and _are_parallel(found, declared):
-        return [without_defaults(*values) for values in zip(found, made, declared, strict=True)]
-    return found
+        return left if named is current else list(left.values())
+    if _are_parallel(current, expected) and _are_parallel(current, declared):
+        return [
+            without_defaults(*values) for values in zip(current, expected, declared, strict=True)
+        ]
+    return current
 
 
 def _same(before: Any, after: Any) -> bool:

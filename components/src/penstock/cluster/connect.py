@@ -71,16 +71,21 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
         if in_pod and not files[0].exists():
             _load_pod(configuration)
         else:
-            _require_files(files)
+            # Of several files in KUBECONFIG, the missing ones are ignored.
+            if not any(path.exists() for path in files):
+                names = ", ".join(map(str, files))
+                raise _unusable(names, "the kubeconfig does not exist")
             cluster = _require_context(target, files)
             with _failed_logins() as failed:
-                kubernetes.config.load_kube_config(
-                    _text(target.kubeconfig), target.context, configuration
-                )
+                path = str(target.kubeconfig) if target.kubeconfig else None
+                kubernetes.config.load_kube_config(path, target.context, configuration)
             configuration.proxy = proxy_of(cluster, configuration.host)
             configuration.proxy_headers = _proxy_headers(configuration.proxy or "") or None
             if failed:
-                raise _no_credentials(", ".join(map(str, files)), failed)
+                message = f"the user's `exec` command gave no credentials: {' '.join(failed)}"
+                fix = "Install the command, or log in with it."
+                place = ", ".join(map(str, files))
+                raise ClusterError(Problem(place=place, message=message, fix=fix))
     except UNREADABLE as error:
         raise _unusable(", ".join(map(str, files)), _reason(error)) from None
     configuration.retries = False  # report an unreachable cluster immediately
@@ -113,10 +118,6 @@ def no_tls_connection(host: str, reason: str) -> ClusterError:
     )
 
 
-def _text(path: Path | None) -> str | None:
-    return str(path) if path else None
-
-
 def _files(target: ReleaseTarget) -> list[Path]:
     if target.kubeconfig:
         return [target.kubeconfig]
@@ -131,13 +132,6 @@ def _load_pod(configuration: kubernetes.client.Configuration) -> None:
         raise _unusable(
             "", f"{DEFAULT} does not exist, KUBECONFIG is not set, and this is not a pod"
         ) from None
-
-
-def _require_files(files: list[Path]) -> None:
-    """At least one file exists; of several in KUBECONFIG the missing ones are ignored."""
-    if not any(path.exists() for path in files):
-        names = ", ".join(map(str, files))
-        raise _unusable(names, "the kubeconfig does not exist")
 
 
 def proxy_of(cluster: Mapping[str, Any], host: str) -> str | None:
@@ -213,8 +207,8 @@ def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, A
         if (part := context.get(kind)) and part not in named[kind]:
             fix = f"Set `{kind}` of context {name} to one that exists, or use another --context."
             raise _missing(f"{kind} {part} of context {name}", named[kind], fix)
-    found = named["cluster"].get(str(context.get("cluster")), {})
-    return found.get("cluster") or {}
+    entry = named["cluster"].get(str(context.get("cluster")), {})
+    return entry.get("cluster") or {}
 
 
 def _select(contexts: list[str]) -> str:
@@ -234,25 +228,15 @@ def _missing(place: str, present: Iterable[str], fix: str) -> ClusterError:
 def _failed_logins() -> Iterator[list[str]]:
     """What the client logs when the user's `exec` command fails; it then goes on without
     credentials."""
-    found: list[str] = []
+    messages: list[str] = []
     handler = logging.Handler()
-    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield found
+        yield messages
     finally:
         root.removeHandler(handler)
-
-
-def _no_credentials(place: str, reasons: list[str]) -> ClusterError:
-    return ClusterError(
-        Problem(
-            place=place,
-            message=f"the user's `exec` command gave no credentials: {' '.join(reasons)}",
-            fix="Install the command, or log in with it.",
-        )
-    )
 
 
 def _unusable(place: str, message: str) -> ClusterError:

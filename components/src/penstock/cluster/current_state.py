@@ -1,4 +1,8 @@
-"""The state that a change is compared with: a file, or the release on a cluster."""
+"""The state that a change is compared with: a file, or the release on a cluster.
+
+On a cluster, a dry run by the API server also tells whether the change is possible: of each object
+and, as controllers create the pods only after Helm has succeeded, of one pod per component.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +18,22 @@ import yaml
 from penstock.cluster.api import Api, DryRun
 from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.compare import FieldChange, without_defaults
-from penstock.cluster.crds import require_crds
-from penstock.cluster.drift import EXISTS, Drift, drift
+from penstock.cluster.diff import EXISTS, Drift, drift, has_surge
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
-from penstock.cluster.installed import config_map, existing, foreign
 from penstock.cluster.observe import read_objects
 from penstock.cluster.ownership import HELM
-from penstock.cluster.pod_check import pod_refusals
-from penstock.cluster.release import Release, Revision
+from penstock.cluster.release import Release, Revision, config_map, existing, foreign
 from penstock.cluster.workloads import (
     DGD,
     POD_GRAPH,
     Object,
     key_of,
     mounted_config_maps,
+    pod_templates,
     workloads,
 )
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ClusterError, ManifestError, Problem
+from penstock.files import page
 from penstock.graph.load import load_graph
 from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
@@ -38,13 +41,25 @@ from penstock.manifests.source import MOST_BYTES, is_manifest, render_graph
 from penstock.strict_yaml.loader import load_all
 
 CONFIG_MAP = "ConfigMap"
+CRD_GROUP = "nvidia.com"
+CRD_VERSION = f"{CRD_GROUP}/v1beta1"  # that the chart renders
+GRAPHS = "dynamographdeployments"
+# The operator creates objects of these for each graph, in any served version.
+OF_OPERATOR = ("dynamocomponentdeployments", "dynamographdeploymentscalingadapters")
+INSTALL = f"Install the Dynamo operator with its CRDs: see {page('cluster')}."
+POD_FIX = (
+    "Change the graph (cluster.security, resources) or the namespace's policy, quota or limits"
+)
+QUOTA = "exceeded quota"
+# Of a namespace that was created a moment ago: Kubernetes creates the account soon after it.
+NEW_NAMESPACE = 'serviceaccount "default" not found'
 
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentState:
     """The objects before a change; the fields with defaults are set for a cluster only."""
 
-    # For output: the file, or the release's revision.
+    # The file, or the release's revision, as it is printed.
     description: str
     objects: tuple[Object, ...]
     # The live number by component.
@@ -129,32 +144,32 @@ def read_cluster_state(
     forbidden: list[Problem] = []
     for manifest in after:
         try:
-            found = dry_runs.apply(manifest)
+            dry_run = dry_runs.apply(manifest)
         except ForbiddenError as error:
             forbidden += error.problems
         else:
-            errors += [(_kind_and_name(manifest), text) for text in found.errors]
+            errors += [(_kind_and_name(manifest), text) for text in dry_run.errors]
     known = {key_of(o) for o in released}
-    others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
+    of_others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
     replicas = {name: w.replicas for name, w in workloads(live).items()}
     pods = pod_refusals(api, _existing(released, live), after, replicas)
-    rejected = _group_by_reason([*errors, *pods.errors])
-    unchecked = tuple(forbidden)
+    state = CurrentState(
+        description="no installed release",
+        objects=(),
+        foreign=of_others,
+        rejected=_group_by_reason([*errors, *pods.errors]),
+        unchecked=tuple(forbidden),
+        unchecked_pods=pods.unchecked,
+    )
     if release is None:
-        return CurrentState(
-            description="no installed release",
-            objects=(),
-            foreign=others,
-            rejected=rejected,
-            unchecked=unchecked,
-            unchecked_pods=pods.unchecked,
-        )
+        return state
     is_recorded = release.revision.is_recorded
     if not is_recorded:
         release = replace(release, manifest=_declared(release.objects, after, dry_runs))
     deleted = _deleted_config_maps(release.objects, live)
     with_files = (*live, *_unrecorded_config_maps(api, live), *deleted)
-    return CurrentState(
+    return replace(
+        state,
         description=str(release.revision) if is_recorded else f"objects {release.revision}",
         objects=(*_existing(release.objects, live), *deleted),
         replicas=replicas,
@@ -162,10 +177,6 @@ def read_cluster_state(
             *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
-        foreign=others,
-        rejected=rejected,
-        unchecked=unchecked,
-        unchecked_pods=pods.unchecked,
         unread=unread,
         revision=release.revision if is_recorded else None,
         installer="" if is_recorded else release.revision.status,
@@ -174,15 +185,15 @@ def read_cluster_state(
     )
 
 
-def _declared(found: Sequence[Object], after: Sequence[Object], dry_runs: DryRuns) -> str:
+def _declared(objects: Sequence[Object], after: Sequence[Object], dry_runs: DryRuns) -> str:
     """Objects that are known from the cluster only, as a manifest would declare them: in fields
     that are applied as a unit, such as `fieldRef`, they have the API server's defaults."""
     declared = {key_of(o): o for o in after}
-    made = {key_of(o): o for o in dry_runs.expected(after)}
-    keys = map(key_of, found)
+    expected = {key_of(o): o for o in dry_runs.expected(after)}
+    keys = map(key_of, objects)
     return yaml.safe_dump_all(
-        without_defaults(o, made.get(key), declared.get(key))
-        for o, key in zip(found, keys, strict=True)
+        without_defaults(o, expected.get(key), declared.get(key))
+        for o, key in zip(objects, keys, strict=True)
     )
 
 
@@ -209,11 +220,11 @@ class DryRuns:
         for manifest in released:
             if key_of(manifest) in self._live:
                 with contextlib.suppress(ForbiddenError):
-                    if (made := self.apply(manifest).result) is not None:
-                        yield made
+                    if (applied := self.apply(manifest).result) is not None:
+                        yield applied
 
     def _with_live_replicas(self, manifest: Object) -> Object:
-        """As `upgrade` writes it: pools of a graph with an autoscaler keep their number."""
+        """The manifest as `upgrade` writes it: pools with an autoscaler keep their number."""
         live = self._live.get(key_of(manifest))
         if manifest["kind"] != DGD or live is None:
             return manifest
@@ -245,12 +256,12 @@ def _read_objects(
     the released ones. Raises ForbiddenError for components."""
     live: list[Object] = []
     unread: list[Problem] = []
-    for manifest, found in read_objects(api, released):
-        if isinstance(found, ForbiddenError):
-            unread += found.problems
+    for manifest, current in read_objects(api, released):
+        if isinstance(current, ForbiddenError):
+            unread += current.problems
             live.append(manifest)
         else:
-            live.append(found)
+            live.append(current)
     return tuple(live), tuple(unread)
 
 
@@ -317,3 +328,92 @@ def kv_tokens(objects: Sequence[Object]) -> Mapping[str, int]:
         worker.name: budget.kv_tokens * budget.inputs.attention_ranks * budget.inputs.data_parallel
         for worker, budget in memory_budgets(deployment)
     }
+
+
+def _served_resources(api: Api) -> Mapping[str, set[str]]:
+    """The resources of Dynamo's group by served version."""
+    group = api.served(f"/apis/{CRD_GROUP}") or {}
+    versions = [str(version["groupVersion"]) for version in group.get("versions", ())]
+    documents = {version: api.served(f"/apis/{version}") or {} for version in versions}
+    return {
+        version: {str(resource["name"]) for resource in document.get("resources", ())}
+        for version, document in documents.items()
+    }
+
+
+def require_crds(api: Api, objects: Iterable[Object]) -> None:
+    """Raises ClusterError if ``objects`` contain a graph and one of Dynamo's CRDs is missing.
+
+    Users who may not read the discovery documents are not checked.
+    """
+    if not any(o["kind"] == DGD for o in objects):
+        return
+    try:
+        served = _served_resources(api)
+    except ForbiddenError:
+        return
+    if GRAPHS not in served.get(CRD_VERSION, ()):
+        other_versions = [version for version, names in served.items() if GRAPHS in names]
+        only = f"; it serves only {', '.join(other_versions)}" if other_versions else ""
+        fix = f"Upgrade the Dynamo operator and its CRDs to 1.6: see {page('cluster')}."
+        message = f"the cluster has no kind {DGD} ({CRD_VERSION}){only}"
+        raise ClusterError(
+            Problem(place=DGD, message=message, fix=fix if other_versions else INSTALL)
+        )
+    existing = {name for names in served.values() for name in names}
+    if missing := [name for name in OF_OPERATOR if name not in existing]:
+        names = " and ".join(f"{name}.{CRD_GROUP}" for name in missing)
+        problem = f"the CRDs of Dynamo are installed only in part: {names} is missing"
+        if missing[1:]:
+            problem = problem.replace(" is missing", " are missing")
+        raise ClusterError(Problem(place=DGD, message=problem, fix=INSTALL))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodRefusals:
+    """``errors``: ("pods of COMPONENT", reason); ``unchecked``: missing rights."""
+
+    errors: tuple[tuple[str, str], ...] = ()
+    unchecked: tuple[Problem, ...] = ()
+
+
+def pod_refusals(
+    api: Api, before: Sequence[Object], after: Sequence[Object], replicas: Mapping[str, int]
+) -> PodRefusals:
+    """Why the pods that a change to ``after`` creates would be refused. Raises ClusterError.
+
+    ``replicas``: the current number by component. What the Dynamo operator adds to a pod (probes,
+    volumes, variables, its ServiceAccount) is not checked, and of a quota only whether one more pod
+    fits.
+    """
+    old, new = workloads(before), workloads(after)
+    accounts = {o["metadata"]["name"] for o in after if o["kind"] == "ServiceAccount"}
+    errors: list[tuple[str, str]] = []
+    for name, template in pod_templates(after):
+        if name not in new:
+            continue  # not a component, such as etcd
+        existing = old.get(name)
+        replaces = existing is not None and new[name].replicas <= replicas.get(name, 0)
+        if existing and replaces and new[name].spec == existing.spec:
+            continue  # creates no pod
+        try:
+            errors_of_pod = api.pod_errors(_pod(name, template, accounts))
+            reasons = [reason for reason in errors_of_pod if NEW_NAMESPACE not in reason]
+        except ForbiddenError as error:
+            return PodRefusals(errors=tuple(errors), unchecked=error.problems)
+        # Without surge an old pod is deleted first, which frees its share of the quota.
+        kept = (r for r in reasons if QUOTA not in r or not replaces or has_surge(after))
+        errors += [(f"pods of {name}", f"{reason}. Fix: {POD_FIX}") for reason in kept]
+    return PodRefusals(errors=tuple(dict.fromkeys(errors)))
+
+
+def _pod(component: str, template: Object, accounts: set[str]) -> Object:
+    """A pod of the template. A ServiceAccount of the release may not exist yet, and a missing one
+    would hide the other reasons."""
+    spec = {
+        field: value
+        for field, value in template["spec"].items()
+        if field != "serviceAccountName" or value not in accounts
+    }
+    metadata = {**(template.get("metadata") or {}), "name": f"{component}-dry-run"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

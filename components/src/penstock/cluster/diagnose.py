@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from penstock.cluster.compare import without_secrets
-from penstock.cluster.workloads import POD_COMPONENT, Object
+from penstock.cluster.workloads import (
+    CREATED_KINDS,
+    WORKLOAD_KINDS,
+    Object,
+    component_of,
+    labels_of,
+)
 
 CRASH_LOOP = "keeps crashing"
 CRASH_LOOP_RESTARTS = 2  # from this count on, a container that exits is in a crash loop
@@ -37,19 +44,7 @@ STARTUP_PROBLEMS: Mapping[str, str] = {
     "FailedScheduling": "unschedulable",
 }
 # Kinds between a release and its pods; their warnings are about pods that do not exist.
-OWNER_KINDS = (
-    "DynamoComponentDeployment",
-    "DynamoGraphDeployment",
-    "Deployment",
-    "Job",
-    "LeaderWorkerSet",
-    "PersistentVolumeClaim",
-    "PodClique",
-    "PodCliqueScalingGroup",
-    "PodCliqueSet",
-    "ReplicaSet",
-    "StatefulSet",
-)
+OWNER_KINDS = {*WORKLOAD_KINDS, *chain(*CREATED_KINDS.values()), "Job", "PersistentVolumeClaim"}
 # The operator's own conflict with another writer; it retries immediately.
 UPDATE_CONFLICT = "the object has been modified; please apply your changes to the latest version"
 COMBINED = "(combined from similar events): "
@@ -71,7 +66,7 @@ class Diagnosis:
     message: str
     # Whether waiting cannot solve it.
     is_permanent: bool
-    # Whose log may give the cause; "" if none.
+    # The container whose log may give the cause; "" if there is none.
     container: str = ""
     restarts: int = 0
 
@@ -118,11 +113,10 @@ def restarts(pod: Object) -> int:
 
 def _is_relevant(pod: Object) -> bool:
     """A Job retries failed pods and reports the failure itself."""
-    metadata = pod["metadata"]
-    labels = metadata.get("labels") or {}
+    labels = labels_of(pod)
     of_job = "job-name" in labels or "batch.kubernetes.io/job-name" in labels
     failed_attempt = of_job and (pod.get("status") or {}).get("phase") == "Failed"
-    return not (metadata.get("deletionTimestamp") or failed_attempt or is_ready(pod))
+    return not (pod["metadata"].get("deletionTimestamp") or failed_attempt or is_ready(pod))
 
 
 def _from_status(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
@@ -219,7 +213,7 @@ def _of_pod(
 ) -> Diagnosis:
     metadata = pod["metadata"]
     return Diagnosis(
-        component=str((metadata.get("labels") or {}).get(POD_COMPONENT, metadata["name"])),
+        component=component_of(pod) or str(metadata["name"]),
         pod=str(metadata["name"]),
         problem=problem,
         message=without_secrets(message),

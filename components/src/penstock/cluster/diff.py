@@ -1,16 +1,18 @@
-"""What an upgrade would change: which pools restart, which only scale, and the GPUs it needs.
+"""What an upgrade would change, and what was changed on the cluster since the release.
 
-Pure: both sides are manifests. The rules are those of the operator's rolling updates (1.6) and of
-the chart.
+Pure: both sides are manifests. Which pools restart follows the rules of the operator's rolling
+updates (1.6) and of the chart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from penstock.cluster.compare import FieldChange, differences
+from penstock.cluster.compare import FieldChange, differences, overwritten
+from penstock.cluster.ownership import HELM, other_managers, replica_managers
 from penstock.cluster.workloads import (
     CONFIG_MAP_NAME,
     DEPLOYMENT,
@@ -18,13 +20,16 @@ from penstock.cluster.workloads import (
     LEADER_WORKER_SET,
     Object,
     Workload,
+    annotations_of,
     key_of,
+    labels_of,
     outside_the_pods,
     workloads,
 )
 from penstock.manifests.scalers import BOUNDS, Scaler
 
 GROVE = "nvidia.com/enable-grove"
+EXISTS = "exists"  # the path of a drift of the object itself
 # Immutable fields by kind.
 IMMUTABLE: Mapping[str, tuple[str, ...]] = {
     DGD: (f"annotations.{GROVE}", "spec.backendFramework", "spec.topologyConstraint"),
@@ -109,7 +114,7 @@ class Diff:
     rejected: tuple[RejectedChange, ...]
     # "dynamo" or "plain", before and after; "" for an empty side.
     platforms: tuple[str, str]
-    # Of all replicas, before and after.
+    # The GPUs of all replicas, before and after.
     gpus: tuple[int, int]
     # After the change, with every autoscaler at its maximum.
     max_gpus: int
@@ -181,7 +186,7 @@ def diff(
         platforms=platforms,
         gpus=gpus,
         max_gpus=_max_gpus(new),
-        has_surge=platforms[1] == "plain" or _annotation(new_objects, GROVE) == "false",
+        has_surge=has_surge(new_objects),
     )
 
 
@@ -206,10 +211,10 @@ def _max_gpus(components: Mapping[str, Workload]) -> int:
     )
 
 
-def _annotation(objects: list[Object], name: str) -> str:
-    """The DynamoGraphDeployment's annotation; "" without one."""
-    graphs = [o for o in objects if o["kind"] == DGD]
-    return str((graphs[0]["metadata"].get("annotations") or {}).get(name, "")) if graphs else ""
+def has_surge(objects: Iterable[Object]) -> bool:
+    """Whether new workers start before old ones stop: on Deployments, not on Grove."""
+    graphs = (annotations_of(o) for o in objects if o["kind"] == DGD)
+    return all(annotations.get(GROVE) == "false" for annotations in graphs)
 
 
 def _platform(objects: list[Object]) -> str:
@@ -258,23 +263,22 @@ def _objects(before: list[Object], after: list[Object]) -> Iterable[ObjectDiff]:
         elif changes := tuple(differences(_content(old[kind, name]), _content(manifest))):
             yield ObjectDiff(kind=kind, name=name, action=Action.CHANGED, changes=changes)
     for (kind, name), manifest in old.items():
-        policy = (manifest["metadata"].get("annotations") or {}).get("helm.sh/resource-policy")
+        policy = annotations_of(manifest).get("helm.sh/resource-policy")
         if (kind, name) not in new and policy != "keep":
             yield ObjectDiff(kind=kind, name=name, action=Action.REMOVED)
 
 
 def _other_objects(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    """By kind and name, without components and their config files."""
+    """The objects by kind and name, without components and their config files."""
     reported_as_components = (DEPLOYMENT, LEADER_WORKER_SET, "ConfigMap")
     return {key_of(o): o for o in objects if o["kind"] not in reported_as_components}
 
 
 def _content(manifest: Object) -> Mapping[str, object]:
     """The manifest without status, the chart's version, and a DGD's components."""
-    metadata = manifest["metadata"]
-    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != "helm.sh/chart"}
-    annotations = metadata.get("annotations") or {}
-    return {**outside_the_pods(manifest), "labels": labels, "annotations": annotations}
+    labels = {k: v for k, v in labels_of(manifest).items() if k != "helm.sh/chart"}
+    content = outside_the_pods(manifest)
+    return {**content, "labels": labels, "annotations": annotations_of(manifest)}
 
 
 def _rejected(
@@ -283,7 +287,7 @@ def _rejected(
     platforms: tuple[str, str],
     live: Mapping[str, int],
 ) -> Iterable[RejectedChange]:
-    """By the validation of the Dynamo operator 1.6, Kubernetes and KEDA."""
+    """What the validation of the Dynamo operator 1.6, Kubernetes and KEDA would reject."""
     if platforms == ("dynamo", "dynamo"):
         for component in components:
             yield from _rejected_by_operator(component, live)
@@ -340,3 +344,114 @@ def rejected_replica_changes(
     counts = {name: workload.replicas for name, workload in old.items()}
     both = (_component(old[name], new[name]) for name in old if name in new)
     return [rejected for component in both for rejected in _rejected_replicas(component, counts)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """One field that was changed on the cluster."""
+
+    # A component, or the kind and name of another object.
+    component: str
+    # The release's value and the live one.
+    change: FieldChange
+    # The field manager that wrote it; "" if unknown.
+    manager: str = ""
+    # False for a number of replicas outside its autoscaler's bounds, which the autoscaler corrects.
+    is_corrected_by_apply: bool = True
+
+    def __str__(self) -> str:
+        by = f", by {self.manager}" if self.manager else ""
+        if self.change.path == EXISTS:
+            return f"{self.component}: deleted since the release"
+        return f"{self.component}: {self.change} since the release{by}"
+
+
+def drift(
+    released: Iterable[Object],
+    live: Iterable[Object],
+    expected: Iterable[Object] = (),
+    manager: str = HELM,
+) -> tuple[Drift, ...]:
+    """Compare the release with the live objects.
+
+    ``expected``: what the live objects would be after an apply of the release by ``manager``, from
+    the API server's response to a dry run, so that its defaults and what controllers set are no
+    drift. Of a component that is not among them, fields that only ``live`` has are ignored; other
+    objects are not compared.
+    """
+    released_objects, live_objects, expected_objects = list(released), list(live), list(expected)
+    entries: list[Drift] = []
+    live_workloads, expected_workloads = workloads(live_objects), workloads(expected_objects)
+    for name, declared in workloads(released_objects).items():
+        if name not in live_workloads:
+            continue
+        managers = _managers(live_objects, name, manager)
+        expectation = expected_workloads.get(name)
+        changes = _workload_changes(declared, live_workloads[name], expectation)
+        entries += (
+            Drift(
+                component=name,
+                change=change,
+                manager=managers.get(change.path, managers.get("")) or "",
+                is_corrected_by_apply=declared.scaler is None or change.path != "replicas",
+            )
+            for change in changes
+        )
+    outside = _outside_the_pods(released_objects, live_objects, expected_objects, manager)
+    return (*entries, *outside)
+
+
+def _workload_changes(
+    declared: Workload, live: Workload, expected: Workload | None
+) -> Iterator[FieldChange]:
+    count = live.replicas
+    if declared.scaler is None and declared.replicas != count:
+        yield FieldChange(path="replicas", before=declared.replicas, after=count)
+    elif declared.scaler is not None and declared.scaler.bounded(count) != count:
+        yield FieldChange(path="replicas", before=str(declared.scaler), after=count)
+    if expected is None:
+        yield from overwritten(declared.spec, live.spec)
+    else:
+        yield from differences(expected.spec, live.spec)
+
+
+def _outside_the_pods(
+    released: Iterable[Object],
+    live: Iterable[Object],
+    expected: Iterable[Object],
+    manager: str,
+) -> Iterable[Drift]:
+    live_by_key = {key_of(o): o for o in live}
+    released_by_key = {key_of(o): o for o in released}
+    for manifest in expected:
+        key = key_of(manifest)
+        current, declared = live_by_key.get(key), released_by_key.get(key)
+        if current is None or declared is None:
+            continue
+        before, after = (_declared_content(o, declared) for o in (manifest, current))
+        for change in differences(before, after):
+            names = other_managers(current, manager)
+            yield Drift(component=" ".join(key), change=change, manager=names)
+
+
+def _declared_content(manifest: Object, declared: Object) -> Mapping[str, Any]:
+    """What `drift` does not compare by component; of the metadata what the release declares."""
+    if manifest["kind"] == "ConfigMap":  # in components, and immutable
+        return {}
+    content = outside_the_pods(manifest)
+    for field, read in (("labels", labels_of), ("annotations", annotations_of)):
+        content[field] = {k: v for k, v in read(manifest).items() if k in read(declared)}
+    return content
+
+
+def _managers(objects: list[Object], component: str, manager: str) -> dict[str, str]:
+    """The last field manager of the component's replicas other than ``manager``; under "" those of
+    fields that were added."""
+    managers = {}
+    for manifest in objects:
+        if component in workloads([manifest]):
+            managers[""] = other_managers(manifest, manager)
+            writers = [m for m in replica_managers(manifest, component) if m != manager]
+            if writers:
+                managers["replicas"] = writers[-1]
+    return managers

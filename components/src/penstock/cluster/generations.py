@@ -14,9 +14,17 @@ from typing import Any
 
 from penstock.cluster.diagnose import is_ready
 from penstock.cluster.ownership import HELM
-from penstock.cluster.workloads import DGD, NO_RESTART, POD_COMPONENT, Object, workloads
+from penstock.cluster.workloads import (
+    DGD,
+    NO_RESTART,
+    Object,
+    annotations_of,
+    component_of,
+    labels_of,
+    workloads,
+)
 from penstock.errors import GraphError, Problem
-from penstock.shipped import page
+from penstock.files import page
 
 # The annotation of worker pods that makes a new generation of the same content.
 ROLLOUT = "penstock/rollout"
@@ -36,7 +44,7 @@ class PoolUpdate:
     active: int
     # Ready, of newer generations.
     newer: int
-    # Of newer generations, not ready, but their container runs: they may be ready at any moment.
+    # Not ready, but a container of theirs runs: they may be ready at any moment.
     starting: int
 
     @property
@@ -51,7 +59,7 @@ class RollingUpdate:
 
     # None if the user may not list pods.
     pools: tuple[PoolUpdate, ...] | None
-    # Of which pods run.
+    # The number of generations of which pods run.
     generations: int = 0
     # Pod specs of the generation that serves, one of each pool.
     active_pods: Mapping[str, Object] = field(default_factory=dict)
@@ -93,20 +101,20 @@ def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> Rolli
         return None
     if pods is None:
         return RollingUpdate(pools=None)
-    annotations = graph["metadata"].get("annotations") or {}
+    annotations = annotations_of(graph)
     active = {annotations[name] for name in ACTIVE if name in annotations}
     listed = [p for p in pods if not p["metadata"].get("deletionTimestamp")]
     pools = (
-        _pool(name, pool.replicas, active, [p for p in listed if _label(p, POD_COMPONENT) == name])
+        _pool(name, pool.replicas, active, [p for p in listed if component_of(p) == name])
         for name, pool in workloads([graph]).items()
         if pool.is_worker
     )
-    names = {name for pod in listed if (name := _label(pod, GENERATION))}
+    names = {name for pod in listed if (name := labels_of(pod).get(GENERATION, ""))}
     return RollingUpdate(
         pools=tuple(pools),
         generations=len(names),
         active_pods={
-            _label(p, POD_COMPONENT): p["spec"] for p in listed if _label(p, GENERATION) in active
+            component_of(p): p["spec"] for p in listed if labels_of(p).get(GENERATION, "") in active
         },
         is_observed=_is_observed(graph),
     )
@@ -126,8 +134,8 @@ def _is_observed(graph: Object) -> bool:
 
 
 def _pool(name: str, desired: int, active: set[str], pods: Sequence[Object]) -> PoolUpdate:
-    old = [p for p in pods if _label(p, GENERATION) in active]
-    new = [p for p in pods if _label(p, GENERATION) not in active]
+    old = [p for p in pods if labels_of(p).get(GENERATION, "") in active]
+    new = [p for p in pods if labels_of(p).get(GENERATION, "") not in active]
     ready = sum(map(is_ready, new))
     return PoolUpdate(
         name=name,
@@ -136,10 +144,6 @@ def _pool(name: str, desired: int, active: set[str], pods: Sequence[Object]) -> 
         newer=ready,
         starting=sum(map(_may_become_ready, new)) - ready,
     )
-
-
-def _label(pod: Object, name: str) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(name, ""))
 
 
 def _may_become_ready(pod: Object) -> bool:

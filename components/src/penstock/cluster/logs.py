@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.pods import Pod, list_pods
+from penstock.cluster.release import release_error
 from penstock.cluster.wait import Clock
-from penstock.errors import ClusterError, Problem, UsageError
+from penstock.errors import Problem, UsageError
 from penstock.helm import ReleaseTarget
 
 POLL_S = 2.0
@@ -29,7 +30,7 @@ class PodLogs:
     api: Api
     target: ReleaseTarget
     name: str
-    # Of the containers before their last restart.
+    # Whether to print the logs of the containers before their last restart.
     previous: bool = False
     # The timestamp of the last line that was printed, by the pod's uid.
     _last: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class PodLogs:
         return [pod for pod in list_pods(self.api, self.target.name) if pod.component]
 
     def _required(self) -> list[Pod]:
-        """Those that are chosen. ClusterError without pods, UsageError if none has the name."""
+        """The chosen pods. ClusterError if there are none, UsageError if none has the name."""
         if chosen := self._chosen():
             return chosen
         if pods := self._pods():
@@ -70,7 +71,7 @@ class PodLogs:
             fix = f"Use one of {names}, or the name of a pod."
             raise UsageError(Problem(place=f"release {self.target}", message=message, fix=fix))
         fix = "Select another release with --release and --namespace, or run `penstock status`."
-        raise ClusterError(Problem(place=f"release {self.target}", message="has no pods", fix=fix))
+        raise release_error(self.target, "has no pods", fix)
 
     def _new_lines(self, pod: Pod, query: dict[str, str]) -> Iterator[str]:
         last = self._last.get(pod.uid, "")

@@ -1,17 +1,31 @@
-"""Read what the cluster holds of a release: its objects, pods and warnings."""
+"""Read what the cluster holds of a release: its objects, pods and warnings.
+
+Labels and owners tell which objects are the release's, never their names: the name of a release can
+begin with that of another, such as `gpt` and `gpt-canary`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.diagnose import OWNER_KINDS
-from penstock.cluster.own_objects import OwnObjects
 from penstock.cluster.progress import Observation, Progress, progress_of
-from penstock.cluster.release import Release
-from penstock.cluster.workloads import POD_GRAPH, WORKLOAD_KINDS, Object
+from penstock.cluster.release import CHART, Release
+from penstock.cluster.workloads import (
+    COMPONENT,
+    INSTANCE,
+    NAME,
+    PLURALS,
+    POD_COMPONENT,
+    POD_GRAPH,
+    WORKLOAD_KINDS,
+    Object,
+    component_of,
+    labels_of,
+)
 from penstock.helm import ReleaseTarget
 
 
@@ -19,10 +33,10 @@ from penstock.helm import ReleaseTarget
 class Baseline:
     """Pods and warnings from before a change, which are not attributed to it."""
 
+    # The uids of the pods.
     pods: frozenset[str] = frozenset()
-    """Uids."""
+    # The uid and the number of occurrences of each warning.
     events: frozenset[tuple[str, str]] = frozenset()
-    """Uid and number of occurrences."""
 
 
 NOTHING = Baseline()
@@ -38,14 +52,14 @@ def baseline(api: Api, target: ReleaseTarget) -> Baseline:
     )
 
 
-def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
+def observe(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
     """The current state, without the warnings in ``before``. Raises ClusterError."""
-    api, forbidden = own.api, own.forbidden
+    api, forbidden = owned.api, owned.forbidden
     forbidden.clear()
     # Before the pods, so that the pod of each event is in the list if it still exists.
     events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
-    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={own.target.name}")
-    own.add_pods(pods)
+    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={owned.target.name}")
+    owned.add_pods(pods)
     kinds = (*OWNER_KINDS, "Pod")  # whose problems `diagnose` knows
     new = (
         event
@@ -56,15 +70,15 @@ def observe(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Ob
     return Observation(
         live=_readable(api, release.objects, forbidden),
         pods=pods,
-        events=tuple(e for e in new if own.component(e.get("involvedObject") or {}) is not None),
+        events=tuple(e for e in new if owned.component(e.get("involvedObject") or {}) is not None),
         old_pods=before.pods,
         forbidden=forbidden,
     )
 
 
-def read_progress(own: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
+def read_progress(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
     """The progress of the release's rollout. Takes and raises the same as `observe`."""
-    return progress_of(release.objects, observe(own, release, before))
+    return progress_of(release.objects, observe(owned, release, before))
 
 
 def _occurrence(event: Object) -> tuple[str, str]:
@@ -80,14 +94,14 @@ def read_objects(
     not read it. Raises ForbiddenError for components."""
     for manifest in manifests:
         try:
-            found = api.get(manifest)
+            live = api.get(manifest)
         except ForbiddenError as error:
             if manifest["kind"] in WORKLOAD_KINDS:
                 raise
             yield manifest, error
             continue
-        if found is not None:
-            yield manifest, found
+        if live is not None:
+            yield manifest, live
 
 
 def _readable(
@@ -95,11 +109,11 @@ def _readable(
 ) -> tuple[Object, ...]:
     """The live objects that the user may read; the errors of the others in ``forbidden``."""
     live: list[Object] = []
-    for manifest, found in read_objects(api, manifests):
-        if isinstance(found, ForbiddenError):
-            forbidden[manifest["kind"]] = str(found)
+    for manifest, current in read_objects(api, manifests):
+        if isinstance(current, ForbiddenError):
+            forbidden[manifest["kind"]] = str(current)
         else:
-            live.append(found)
+            live.append(current)
     return tuple(live)
 
 
@@ -112,3 +126,65 @@ def _list_if_allowed(
     except ForbiddenError as error:
         forbidden[kind] = str(error)
         return ()
+
+
+# From a pod up to the graph: ReplicaSet, Deployment, DynamoComponentDeployment, and Grove's kinds.
+MOST_OWNERS = 8
+
+
+@dataclass
+class OwnObjects:
+    """The objects of one release. Asks the API server once about each object."""
+
+    api: Api
+    target: ReleaseTarget
+    # The API server's message by kind that the user may not read.
+    forbidden: dict[str, str] = field(default_factory=dict)
+    # The component of each object by its uid; None: the object is not the release's.
+    _components: dict[str, str | None] = field(default_factory=dict)
+
+    def add_pods(self, pods: Iterable[Object]) -> None:
+        """Pods of the release, as listed by their label."""
+        for pod in pods:
+            self._components[str(pod["metadata"].get("uid", ""))] = component_of(pod)
+
+    def component(self, reference: Object) -> str | None:
+        """The component of the object; "" if it is the graph's own; None if it is not known to
+        belong to the release. Pods are known only from `add_pods`.
+
+        ``reference``: apiVersion, kind, name and uid, as in an event or an owner reference. Raises
+        ClusterError, but not for a kind that the user may not read.
+        """
+        return self._component(reference, MOST_OWNERS)
+
+    def _component(self, reference: Object, left: int) -> str | None:
+        uid, kind = str(reference.get("uid") or ""), reference.get("kind")
+        if uid in self._components:
+            return self._components[uid]
+        is_known = kind in PLURALS and kind != "Pod" and reference.get("apiVersion")
+        if not (uid and left and is_known) or kind in self.forbidden:
+            return None
+        try:
+            live = self.api.get({**reference, "metadata": {"name": reference.get("name")}})
+        except ForbiddenError as error:
+            self.forbidden[str(kind)] = str(error)
+            return None
+        # Another uid: an object of the same name from before.
+        is_same = live is not None and live["metadata"].get("uid") == uid
+        self._components[uid] = self._of_object(live, left) if live and is_same else None
+        return self._components[uid]
+
+    def _of_object(self, manifest: Object, left: int) -> str | None:
+        labels = labels_of(manifest)
+        component = labels.get(POD_COMPONENT) or labels.get(COMPONENT) or ""
+        if (release := _release(labels)) is not None:
+            return component if release == self.target.name else None
+        for owner in manifest["metadata"].get("ownerReferences") or ():
+            if (of_owner := self._component(owner, left - 1)) is not None:
+                return of_owner
+        return None
+
+
+def _release(labels: Mapping[str, str]) -> str | None:
+    """The release that the labels name. The controllers copy a pod's labels to what creates it."""
+    return labels.get(POD_GRAPH) or (labels.get(INSTANCE) if labels.get(NAME) == CHART else None)

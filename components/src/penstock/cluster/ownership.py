@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.cluster.workloads import COMPONENT, DGD, Object, annotations_of, labels_of
+
 Tree = Mapping[str, Any]
 Path = tuple[str, ...]
 HELM = "helm"
@@ -34,7 +36,7 @@ class Client:
     """A field manager."""
 
     name: str
-    # Of its last write, as the API server formats it.
+    # The time of its last write, as the API server formats it.
     at: str
 
 
@@ -46,7 +48,7 @@ def applied(manifest: Tree) -> tuple[Client, dict[str, Any]]:
         default={},
     )
     client = Client(name=str(entry.get("manager", "")), at=str(entry.get("time", "")))
-    text = (manifest["metadata"].get("annotations") or {}).get(LAST_APPLIED)
+    text = annotations_of(manifest).get(LAST_APPLIED)
     if text is not None and entry.get("operation") == "Update":
         return client, json.loads(text)
     metadata = {k: v for k, v in manifest["metadata"].items() if k in ("name", "namespace")}
@@ -68,8 +70,10 @@ def manager_of(objects: Iterable[Tree]) -> str:
             name = str(entry.get("manager"))
             is_edit = name.startswith(EDITOR) or "/" in name
             if entry.get("operation") == "Apply" and name not in OPERATORS and not is_edit:
-                found = [p for p in _paths(entry.get("fieldsV1") or {}) if p[0] not in NOT_CONTENT]
-                sizes[name] = sizes.get(name, 0) + len(found)
+                content = [
+                    p for p in _paths(entry.get("fieldsV1") or {}) if p[0] not in NOT_CONTENT
+                ]
+                sizes[name] = sizes.get(name, 0) + len(content)
                 times[name] = max(times.get(name, ""), str(entry.get("time", "")))
     largest = [name for name, size in sizes.items() if size and 2 * size >= max(sizes.values())]
     return max(largest, key=lambda name: (times[name], name)) if largest else HELM
@@ -80,21 +84,21 @@ def added_paths(manifest: Tree, manager: str) -> frozenset[Path]:
 
     Numbers of replicas are not among them.
     """
-    own: set[Path] = set()
+    kept: set[Path] = set()
     foreign: set[Path] = set()
     for entry in _entries(manifest):
-        found = {path for path in _paths(entry.get("fieldsV1") or {}) if path[0] not in NOT_CONTENT}
+        paths = {path for path in _paths(entry.get("fieldsV1") or {}) if path[0] not in NOT_CONTENT}
         is_same_version = entry.get("apiVersion") == manifest.get("apiVersion")
         is_edit = str(entry.get("manager")).startswith(EDITOR) and is_same_version
-        restarts = {path for path in found if path[-1] == RESTARTED}
-        own |= restarts if is_edit else found
-        foreign |= found - restarts if is_edit else set()
+        restarts = {path for path in paths if path[-1] == RESTARTED}
+        kept |= restarts if is_edit else paths
+        foreign |= paths - restarts if is_edit else set()
     if not any(
         (e.get("manager"), e.get("operation")) == (manager, "Apply") for e in _entries(manifest)
     ):
         return frozenset()
-    kept = {path[:depth] for path in own for depth in range(1, len(path) + 1)}
-    return frozenset(p for p in foreign if p not in kept and p[-1] not in NEVER_ADDED)
+    with_parents = {path[:depth] for path in kept for depth in range(1, len(path) + 1)}
+    return frozenset(p for p in foreign if p not in with_parents and p[-1] not in NEVER_ADDED)
 
 
 def other_managers(manifest: Tree, manager: str) -> str:
@@ -110,12 +114,12 @@ def other_managers(manifest: Tree, manager: str) -> str:
 
 def without_added(manifest: Tree, manager: str) -> dict[str, Any]:
     """A copy without the `added_paths`, and without what becomes empty with them."""
-    made: dict[str, Any] = copy.deepcopy(dict(manifest))
+    remaining: dict[str, Any] = copy.deepcopy(dict(manifest))
     added = added_paths(manifest, manager)
     for path in added:
         if not any(path[:depth] in added for depth in range(1, len(path))):
-            _remove(made, path)
-    return made
+            _remove(remaining, path)
+    return remaining
 
 
 def handed_over(entries: Sequence[Tree], paths: Collection[Path], manager: str) -> list[Tree]:
@@ -126,8 +130,8 @@ def handed_over(entries: Sequence[Tree], paths: Collection[Path], manager: str) 
     left: list[Tree] = []
     for entry in entries:
         is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
-        found = set(_paths(entry.get("fieldsV1") or {}))
-        if tree := _tree(found | set(paths) if is_own else found - set(paths)):
+        owned = set(_paths(entry.get("fieldsV1") or {}))
+        if tree := _tree(owned | set(paths) if is_own else owned - set(paths)):
             left.append({**entry, "fieldsV1": tree})
     return left
 
@@ -135,15 +139,29 @@ def handed_over(entries: Sequence[Tree], paths: Collection[Path], manager: str) 
 def without_fields(entries: Sequence[Tree], paths: Collection[str], manager: str) -> list[Tree]:
     """``entries`` without the fields that ``paths`` name, such as
     `.spec.components[name="decode"].replicas`; what ``manager`` has applied stays."""
-    found = []
+    remaining = []
     for entry in entries:
         if (entry.get("manager"), entry.get("operation")) == (manager, "Apply"):
-            found.append(entry)
+            remaining.append(entry)
             continue
         tree = _pruned(entry.get("fieldsV1") or {}, "", paths)
         if tree:
-            found.append({**entry, "fieldsV1": tree})
-    return found
+            remaining.append({**entry, "fieldsV1": tree})
+    return remaining
+
+
+def replica_managers(manifest: Object, component: str) -> list[str]:
+    """The managers in the object's managedFields that own the component's replicas."""
+    entries = _entries(manifest)
+    return [str(e.get("manager")) for e in entries if _owns_replicas(manifest, e, component)]
+
+
+def _owns_replicas(manifest: Object, entry: Mapping[str, Any], component: str) -> bool:
+    fields = entry.get("fieldsV1", {}).get("f:spec", {})
+    if manifest["kind"] == DGD:
+        key = f'k:{{"name":"{component}"}}'
+        return "f:replicas" in fields.get("f:components", {}).get(key, {})
+    return labels_of(manifest).get(COMPONENT) == component and "f:replicas" in fields
 
 
 def _entries(manifest: Tree) -> Sequence[Tree]:

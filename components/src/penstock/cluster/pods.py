@@ -12,10 +12,9 @@ from websocket import WebSocketException
 
 import kubernetes
 from penstock.cluster.api import Api
-from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.api_errors import ForbiddenError, grant
 from penstock.cluster.diagnose import is_ready, restarts
-from penstock.cluster.forbidden import grant
-from penstock.cluster.workloads import POD_COMPONENT, POD_GRAPH, Object
+from penstock.cluster.workloads import POD_GRAPH, Object, component_of, named
 from penstock.errors import ClusterError, Problem
 
 # PID 1 of a container receives SIGKILL only from outside of it.
@@ -43,8 +42,8 @@ class Pod:
 
 def list_pods(api: Api, release: str) -> list[Pod]:
     """The release's pods by name. Raises ClusterError."""
-    found = (_pod(manifest) for manifest in api.list("Pod", f"{POD_GRAPH}={release}"))
-    return sorted(found, key=lambda pod: pod.name)
+    pods = (_pod(manifest) for manifest in api.list("Pod", f"{POD_GRAPH}={release}"))
+    return sorted(pods, key=lambda pod: pod.name)
 
 
 def _pod(manifest: Object) -> Pod:
@@ -52,7 +51,7 @@ def _pod(manifest: Object) -> Pod:
     return Pod(
         name=str(metadata["name"]),
         uid=str(metadata["uid"]),
-        component=str((metadata.get("labels") or {}).get(POD_COMPONENT, "")),
+        component=component_of(manifest),
         node=str(spec.get("nodeName") or ""),
         is_ready=is_ready(manifest) and "deletionTimestamp" not in metadata,
         restarts=restarts(manifest),
@@ -81,7 +80,9 @@ def _options(pod: Pod) -> Object:
 
 
 def _removed(api: Api, method: str, path: str, body: Object, pod: Pod) -> str:
-    status, answer = api.request(method, path, body, _about(pod), (GONE, CHANGED, TOO_MANY))
+    status, answer = api.request(
+        method, path, body, named("Pod", pod.name), (GONE, CHANGED, TOO_MANY)
+    )
     if status in (GONE, CHANGED):
         return "the pod was already gone"
     if status == TOO_MANY:
@@ -141,27 +142,27 @@ def refused_stream(error: ApiException, pod: str, subresource: str) -> ClusterEr
 
 def is_cordoned(api: Api, node: str) -> bool:
     """Whether the node accepts no new pods. Raises ClusterError."""
-    _, live = api.request("GET", _node_path(node), None, _node(node))
+    _, live = api.request("GET", _node_path(node), None, named("Node", node))
     return bool(live["spec"].get("unschedulable"))
 
 
 def set_cordoned(api: Api, node: str, *, is_cordoned: bool) -> None:
     """Raises ClusterError."""
     patch = {"spec": {"unschedulable": True if is_cordoned else None}}
-    api.request("PATCH", _node_path(node), patch, _node(node))
+    api.request("PATCH", _node_path(node), patch, named("Node", node))
 
 
-def other_pods(api: Api, node: str, own: Sequence[Pod]) -> list[str] | None:
-    """The node's pods that are not ``own``, as NAMESPACE/NAME; None if the user may not list
+def other_pods(api: Api, node: str, of_release: Sequence[Pod]) -> list[str] | None:
+    """The node's pods that are not ``of_release``, as NAMESPACE/NAME; None if the user may not list
     them."""
     path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}"
     try:
-        _, answer = api.request("GET", path, None, _node(node))
+        _, answer = api.request("GET", path, None, named("Node", node))
     except ForbiddenError:
         return None
-    uids = {pod.uid for pod in own}
-    found = [item["metadata"] for item in answer["items"] if item["metadata"]["uid"] not in uids]
-    return sorted(f"{metadata['namespace']}/{metadata['name']}" for metadata in found)
+    uids = {pod.uid for pod in of_release}
+    foreign = [item["metadata"] for item in answer["items"] if item["metadata"]["uid"] not in uids]
+    return sorted(f"{metadata['namespace']}/{metadata['name']}" for metadata in foreign)
 
 
 def _path(api: Api, pod: Pod) -> str:
@@ -170,11 +171,3 @@ def _path(api: Api, pod: Pod) -> str:
 
 def _node_path(node: str) -> str:
     return f"/api/v1/nodes/{node}"
-
-
-def _about(pod: Pod) -> Object:
-    return {"kind": "Pod", "metadata": {"name": pod.name}}
-
-
-def _node(name: str) -> Object:
-    return {"kind": "Node", "metadata": {"name": name}}

@@ -9,15 +9,21 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from kubernetes.client.exceptions import ApiException
 from websocket import WebSocket, WebSocketException
 
 import kubernetes
 from penstock.cluster.api import Api
-from penstock.cluster.pods import Pod, refused_stream, stream_client
+from penstock.cluster.pods import Pod, list_pods, refused_stream, stream_client
+from penstock.cluster.release import Release
+from penstock.cluster.status import frontend_port
+from penstock.cluster.workloads import FRONTEND
 from penstock.errors import ClusterError
+from penstock.helm import ReleaseTarget
 
 LOOPBACK = "127.0.0.1"
 CHUNK = 65536
@@ -59,7 +65,8 @@ class PortForward:
             threading.Thread(target=self._serve, args=(client, port), daemon=True).start()
 
     def _serve(self, client: socket.socket, port: int) -> None:
-        """Without a pod the client sees a closed connection, as at a Service without endpoints."""
+        """Connect the client to a pod. If there is none, its connection is closed, as by a Service
+        without endpoints."""
         with client:
             try:
                 pods = self._ready_pods()
@@ -117,3 +124,29 @@ def _receive(upstream: WebSocket, client: socket.socket) -> None:
                 client.sendall(message[1:])
     with contextlib.suppress(OSError):
         client.shutdown(socket.SHUT_RDWR)
+
+
+FRESH_S = 0.5  # how long a list of pods is used for new connections
+
+
+@dataclass
+class _Frontends:
+    """The ready frontends, listed at most every FRESH_S."""
+
+    api: Api
+    release: str
+    _listed_at: float = float("-inf")
+    _pods: list[Pod] = field(default_factory=list)
+
+    def ready(self) -> list[Pod]:
+        if time.monotonic() - self._listed_at > FRESH_S:
+            pods = list_pods(self.api, self.release)
+            self._pods = [pod for pod in pods if pod.is_ready and pod.component == FRONTEND]
+            self._listed_at = time.monotonic()
+        return self._pods
+
+
+def forwarded(api: Api, release: Release, target: ReleaseTarget) -> PortForward:
+    """A port on this machine for the frontends of the release ``target``."""
+    frontends = _Frontends(api, target.name)
+    return PortForward(api, frontend_port(release), frontends.ready)

@@ -15,9 +15,10 @@ from penstock.cluster.workloads import (
     COMPONENT,
     DGD,
     LEADER_WORKER_SET,
-    POD_COMPONENT,
     WORKLOAD_KINDS,
     Object,
+    component_of,
+    labels_of,
     workloads,
 )
 from penstock.manifests.scalers import Scaler
@@ -37,12 +38,12 @@ class PoolStatus:
     desired: int
     # Existing replicas, old and new.
     replicas: int
-    # Of the newest generation.
+    # Replicas of the newest generation.
     updated: int
     ready: int
     # Container restarts over all pods.
     restarts: int
-    # Per replica.
+    # GPUs of one replica.
     gpus: int
     # The autoscaler that sets ``desired``; None if the graph does.
     scaler: Scaler | None = None
@@ -121,18 +122,16 @@ def progress_of(released: Iterable[Object], observation: Observation) -> Progres
 
 
 def _component_names(live: list[Object]) -> set[str]:
-    return set(workloads(live)) | {_component(o) for o in live if o["kind"] == "StatefulSet"}
-
-
-def _component(manifest: Object) -> str:
-    return str((manifest["metadata"].get("labels") or {}).get(COMPONENT, ""))
+    return set(workloads(live)) | {
+        labels_of(o).get(COMPONENT, "") for o in live if o["kind"] == "StatefulSet"
+    }
 
 
 def _pools(manifest: Object, pods: list[Object]) -> Iterable[PoolStatus]:
     status = manifest.get("status") or {}
     if manifest["kind"] == "StatefulSet":
         desired = int(manifest["spec"].get("replicas", 1))
-        yield _pool(_component(manifest), desired, 0, status, pods)
+        yield _pool(labels_of(manifest).get(COMPONENT, ""), desired, 0, status, pods)
         return
     for name, workload in workloads([manifest]).items():
         counts = status if manifest["kind"] != DGD else (status.get("components") or {}).get(name)
@@ -142,7 +141,7 @@ def _pools(manifest: Object, pods: list[Object]) -> Iterable[PoolStatus]:
 def _pool(
     name: str, desired: int, gpus: int, counts: Mapping[str, Any], pods: list[Object]
 ) -> PoolStatus:
-    own = [p for p in pods if (p["metadata"].get("labels") or {}).get(POD_COMPONENT) == name]
+    of_pool = [p for p in pods if component_of(p) == name]
     # Grove's PodCliqueScalingGroups have no readyReplicas, and its PodCliques no availableReplicas.
     ready = counts.get("readyReplicas", counts.get("availableReplicas", 0))
     return PoolStatus(
@@ -151,7 +150,7 @@ def _pool(
         replicas=int(counts.get("replicas", 0)),
         updated=int(counts.get("updatedReplicas", 0)),
         ready=int(ready or 0),
-        restarts=sum(map(restarts, own)),
+        restarts=sum(map(restarts, of_pool)),
         gpus=gpus,
     )
 

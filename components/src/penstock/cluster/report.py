@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from penstock.cluster import generations
 from penstock.cluster.compare import ABSENT, FieldChange
-from penstock.cluster.diff import Action, ComponentDiff, Diff, ObjectDiff, is_worker
-from penstock.cluster.drift import Drift
+from penstock.cluster.diff import Action, ComponentDiff, Diff, Drift, ObjectDiff, is_worker
 from penstock.cluster.generations import Course, Transition
 from penstock.cluster.ownership import HELM
 from penstock.cluster.release import CHART, NOT_READY, HistoryEntry
+from penstock.cluster.workloads import FRONTEND
+from penstock.manifests.render import chart_path
 
 NO_CHANGES = "no changes"
+# What an upgrade of the chart changes in the pods of an unchanged graph, with the reasons. The
+# chart's NOTES.txt prints it after an upgrade.
+CHART_CHANGES = Path("files") / "upgrades.yaml"
 MAX_CHANGES = 8  # listed for one component
 
 
@@ -85,8 +94,8 @@ def _component(component: ComponentDiff, diff: Diff, *, keeps_pods: bool = False
                 yield f"  and {len(component.changes) - MAX_CHANGES} more"
         case Action.RESTARTED:
             causes = [c.name for c in diff.components if is_worker(c) and c.changes]
-            others = " and ".join(causes) or "the other workers"
-            yield f"{name}: restarted (replicas {count}), because all workers restart with {others}"
+            cause = " and ".join(causes) or "the other workers"
+            yield f"{name}: restarted (replicas {count}), because all workers restart with {cause}"
 
 
 def _scaler(component: ComponentDiff) -> Iterator[str]:
@@ -255,3 +264,44 @@ def _change(change: FieldChange) -> dict[str, Any]:
         "before": None if change.before is ABSENT else before,
         "after": None if change.after is ABSENT else after,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChartChange:
+    """A change of the chart that restarts pods once."""
+
+    since: str  # the commit of the chart that is upgraded
+    component: str  # "frontend", or "worker" for all pools
+    paths: tuple[str, ...]  # fields, as `penstock diff` prints them
+    reason: str
+
+    def explains(self, component: ComponentDiff) -> tuple[str, ...]:
+        """The changed fields of the component that this entry explains."""
+        is_frontend = component.name == FRONTEND
+        if is_frontend != (self.component == FRONTEND):
+            return ()
+        return tuple(c.path for c in component.changes if c.path in self.paths)
+
+
+@cache
+def chart_changes() -> tuple[ChartChange, ...]:
+    """All entries of the chart."""
+    entries = yaml.safe_load((chart_path() / CHART_CHANGES).read_text("utf-8"))
+    return tuple(
+        ChartChange(
+            since=str(entry["since"]),
+            component=entry["component"],
+            paths=tuple(entry["paths"]),
+            reason=entry["reason"],
+        )
+        for entry in entries
+    )
+
+
+def chart_reasons(diff: Diff) -> Iterator[str]:
+    """One line for each changed field that is known to come from the chart."""
+    for component in diff.components:
+        for change in chart_changes():
+            if paths := change.explains(component):
+                fields = " and ".join(paths)
+                yield f"{component.name}: {fields} changed in the chart: {change.reason}"

@@ -11,8 +11,7 @@ from types import FrameType
 from penstock.cluster import upgrade
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change
-from penstock.cluster.observe import NOTHING, Baseline, baseline, read_progress
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import NOTHING, Baseline, OwnObjects, baseline, read_progress
 from penstock.cluster.release import (
     READY,
     Release,
@@ -51,7 +50,7 @@ class Rollout:
         return self._finish(release, before, rolls_back=rolls_back, is_new=True)
 
     def roll_back(self, number: int) -> int:
-        """To a revision. Raises ClusterError, RolloutError."""
+        """Roll back to a revision. Raises ClusterError, RolloutError."""
         before = baseline(self.api, self.target)
         release = self._write(lambda: upgrade.roll_back(self.target, self.api, number))
         return self._finish(release, before, is_new=True)
@@ -117,8 +116,8 @@ class Rollout:
         """Note that a revision is ready although penstock did not wait for it. One that is not at
         this moment may have been before."""
         release = require_release(self.target)
-        own = OwnObjects(self.api, self.target)
-        if release.revision == revision and read_progress(own, release).is_done:
+        owned = OwnObjects(self.api, self.target)
+        if release.revision == revision and read_progress(owned, release).is_done:
             record_outcome(self.api, self.target, revision.number, is_ready=True)
 
     def _wait(self, release: Release, before: Baseline, *, is_new: bool) -> RolloutResult | None:
@@ -129,8 +128,8 @@ class Rollout:
             if not self.waits:
                 return None
             say = self.print_progress or self.print_line
-            own = OwnObjects(self.api, self.target)
-            waiter = RolloutWaiter(own, release, say, self.timeouts, before)
+            owned = OwnObjects(self.api, self.target)
+            waiter = RolloutWaiter(owned, release, say, self.timeouts, before)
             with self.while_waiting():
                 result = waiter.run()
         except (KeyboardInterrupt, ClusterError):

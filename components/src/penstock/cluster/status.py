@@ -9,11 +9,9 @@ from typing import Any
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.diagnose import is_ready
-from penstock.cluster.installed import require_installed
-from penstock.cluster.observe import observe
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import OwnObjects, observe
 from penstock.cluster.progress import Observation, Progress, progress_of
-from penstock.cluster.release import Release, Revision
+from penstock.cluster.release import Release, Revision, require_installed
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
@@ -171,7 +169,7 @@ def watch(reader: StatusReader) -> int:
     from rich.live import Live
     from rich.text import Text
 
-    from penstock.terminal import QUIT, keys
+    from penstock.text.terminal import QUIT, keys
 
     console = Console(highlight=False)
     last = ""

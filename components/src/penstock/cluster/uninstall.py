@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.own_objects import INSTANCE, NAME
-from penstock.cluster.release import CHART, Release, call_helm, helm_annotations
+from penstock.cluster.release import (
+    Release,
+    call_helm,
+    chart_labels,
+    helm_annotations,
+    release_error,
+)
 from penstock.cluster.wait import Clock
-from penstock.cluster.workloads import DGD, POD_GRAPH, Object
+from penstock.cluster.workloads import DGD, POD_GRAPH, Object, annotations_of, labels_of
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.pods import V1BETA1
@@ -33,7 +38,7 @@ class Leftovers:
     # ConfigMaps with the engines' configuration.
     files: tuple[Object, ...]
     # ConfigMaps with the release's labels that Helm did not make.
-    others: tuple[Object, ...]
+    not_of_helm: tuple[Object, ...]
     # PersistentVolumeClaims: the model cache, and what a StatefulSet created (etcd's data).
     claims: tuple[Object, ...]
     # The graph, if it is being deleted: a finalizer holds it.
@@ -42,16 +47,16 @@ class Leftovers:
 
 def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
     """Raises ClusterError."""
-    own = f"{NAME}={CHART},{INSTANCE}={target.name}"
+    of_chart = chart_labels(target)
     claims = {
         str(claim["metadata"]["name"]): claim
-        for labels in (own, f"{POD_GRAPH}={target.name}")
+        for labels in (of_chart, f"{POD_GRAPH}={target.name}")
         for claim in api.list("PersistentVolumeClaim", labels)
     }
-    files = api.list("ConfigMap", own)
+    files = api.list("ConfigMap", of_chart)
     return Leftovers(
         files=tuple(file for file in files if _is_of_helm(file, target)),
-        others=tuple(file for file in files if not _is_of_helm(file, target)),
+        not_of_helm=tuple(file for file in files if not _is_of_helm(file, target)),
         claims=tuple(claims.values()),
         graphs=tuple(_graphs_being_deleted(api, target)),
     )
@@ -60,48 +65,44 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
 def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clock) -> None:
     """Raises ClusterError unless ``left`` remains of a release that was uninstalled: without
     Helm's record, the graph of another tool, or one that still serves, looks the same."""
-    found = [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in _others(api, target, left)]
+    remains = [f"{o['kind'].lower()}/{o['metadata']['name']}" for o in _others(api, target, left)]
     deadline = clock.now() + DELETION_S
-    while not (found or left.graphs):  # a graph that is being deleted may still have its pods
+    while not (remains or left.graphs):  # a graph that is being deleted may still have its pods
         pods = (p for p in api.list("Pod", f"{POD_GRAPH}={target.name}") if not _is_deleted(p))
         running = [f"pod/{pod['metadata']['name']}" for pod in pods]
         if not running:
             return
         if clock.now() > deadline:
-            found = running
+            remains = running
         clock.sleep(POLL_S)
-    if found:
-        names = ", ".join(found[:SHOWN]) + (", …" if len(found) > SHOWN else "")
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message="Helm has no record of it, but objects with its labels exist, which "
-                f"another tool, such as Argo CD, may have made: {names}. Nothing was deleted",
-                fix="Delete the graph with the tool that installed it, or the objects by name with "
-                f"`kubectl delete -n {target.namespace} KIND/NAME`.",
-            )
+    if remains:
+        names = ", ".join(remains[:SHOWN]) + (", …" if len(remains) > SHOWN else "")
+        raise release_error(
+            target,
+            "Helm has no record of it, but objects with its labels exist, which another tool, such "
+            f"as Argo CD, may have made: {names}. Nothing was deleted",
+            "Delete the graph with the tool that installed it, or the objects by name with "
+            f"`kubectl delete -n {target.namespace} KIND/NAME`.",
         )
 
 
 def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object]:
     """What exists of a graph that Helm did not install, also without pods."""
-    yield from left.others
+    yield from left.not_of_helm
     etcd = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{target.name}-etcd"}
     graph = {"apiVersion": V1BETA1, "kind": DGD, "name": target.name}
-    for one in (graph, etcd):
+    for reference in (graph, etcd):
         with contextlib.suppress(ForbiddenError):
-            live = api.get({**one, "metadata": {"name": one["name"]}})
+            live = api.get({**reference, "metadata": {"name": reference["name"]}})
             if live is not None and not _is_deleted(live):
                 yield live
     for claim in left.claims:  # those of a StatefulSet have no label of the chart
-        labels = claim["metadata"].get("labels") or {}
-        if labels.get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
+        if labels_of(claim).get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
             yield claim
 
 
 def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:
-    annotations = live["metadata"].get("annotations") or {}
-    return bool(helm_annotations(target).items() <= annotations.items())
+    return helm_annotations(target).items() <= annotations_of(live).items()
 
 
 def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:

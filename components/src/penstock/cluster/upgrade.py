@@ -14,9 +14,8 @@ from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
 from penstock.cluster.change import Change, earlier_objects, has_drift, read_graph, recheck
 from penstock.cluster.diff import rejected_replica_changes
-from penstock.cluster.drift import replica_managers
 from penstock.cluster.generations import Transition, lines, marked_values, transition
-from penstock.cluster.ownership import REPLICAS_MANAGER
+from penstock.cluster.ownership import REPLICAS_MANAGER, replica_managers
 from penstock.cluster.release import (
     CHART,
     NOT_READY,
@@ -27,11 +26,12 @@ from penstock.cluster.release import (
     call_helm,
     helm_annotations,
     read_release,
+    release_error,
     require_release,
     revisions,
+    stored_chart,
 )
-from penstock.cluster.stored_chart import stored_chart
-from penstock.cluster.workloads import DGD, Object, workloads
+from penstock.cluster.workloads import DGD, Object, annotations_of, labels_of, workloads
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.render import chart_path, render
@@ -66,12 +66,10 @@ def _require_unchanged(target: ReleaseTarget, expected: Revision | None) -> Rele
     revision = release.revision if release else None
     if revision != expected:
         current = f"revision {revision.number} ({revision.status})" if revision else "not installed"
-        raise ClusterError(
-            Problem(
-                place=f"release {target}",
-                message=f"another client changed it in the meantime: it is now {current}",
-                fix="Review `penstock diff` and apply again.",
-            )
+        raise release_error(
+            target,
+            f"another client changed it in the meantime: it is now {current}",
+            "Review `penstock diff` and apply again.",
         )
     return release
 
@@ -86,29 +84,29 @@ def rollback_revision(target: ReleaseTarget, number: int | None = None) -> int:
     stored = revisions(target)
     if any(r.number == number for r in stored):
         return int(number or 0)
-    if number is None and (found := _last_ready(target, stored)) is not None:
-        return found
+    if number is None and (ready := _last_ready(target, stored)) is not None:
+        return ready
     message = f"has no revision {number}" if number else "has no earlier revision that was ready"
     notes = {NOT_READY: " (was not ready)"}
     numbers = ", ".join(f"{r.number}{notes.get(r.outcome, '')}" for r in stored)
-    raise ClusterError(
-        Problem(
-            place=f"release {target}",
-            message=f"{message}; stored revisions: {numbers}",
-            fix="Select one with `penstock rollback GRAPH REVISION`: see `penstock history`.",
-        )
+    raise release_error(
+        target,
+        f"{message}; stored revisions: {numbers}",
+        "Select one with `penstock rollback GRAPH REVISION`: see `penstock history`.",
     )
 
 
 def _last_ready(target: ReleaseTarget, stored: Sequence[Revision]) -> int | None:
-    own = [r for r in stored if r.chart == CHART]
-    contents = {r.number: found.content for r in own if (found := read_release(target, r.number))}
+    of_chart = [r for r in stored if r.chart == CHART]
+    contents = {
+        r.number: release.content for r in of_chart if (release := read_release(target, r.number))
+    }
     newest = stored[-1]
     # After an interrupted write, also the same content is worth writing.
     same = contents.get(newest.number) if newest.was_deployed else None
     possible = [
         r
-        for r in own[::-1]
+        for r in of_chart[::-1]
         if r.number < newest.number and r.was_deployed and contents.get(r.number) != same
     ]
 
@@ -147,7 +145,7 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
     """
     old = read_release(target, number)
     objects = old.objects if old else ()
-    live = [o for manifest in objects if (o := api.get(manifest)) is not None]
+    live = api.existing(objects)
     api.follow(live)
     if rejected := rejected_replica_changes(live, objects):
         place = f"release {target}"
@@ -158,8 +156,8 @@ def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:
             )
         )
     newest = require_release(target)
-    found = _rollback_transition(target, api, newest, objects)
-    if found is None or not found.needs_mark:
+    update = _rollback_transition(target, api, newest, objects)
+    if update is None or not update.needs_mark:
         return _write(target, api, objects, partial(helm_writer.rollback, target, number))
     mark = str(newest.revision.number + 1)
     with stored_chart(api, target, number) as (chart, values):
@@ -203,11 +201,11 @@ def _keep_autoscaled_replicas(api: Api, objects: tuple[Object, ...]) -> None:
     """
     scaled = {name for name, w in workloads(objects).items() if w.scaler is not None}
     for manifest in objects:
-        own = scaled & workloads([manifest]).keys()
-        live = api.get(manifest) if own else None
+        names = scaled & workloads([manifest]).keys()
+        live = api.get(manifest) if names else None
         if live is None:
             continue
-        counts = {n: w.replicas for n, w in workloads([live]).items() if n in own}
+        counts = {n: w.replicas for n, w in workloads([live]).items() if n in names}
         owned_by_helm = {n: c for n, c in counts.items() if _is_owned_by_helm(api, live, n)}
         if owned_by_helm:
             api.apply(_only_replicas(manifest, owned_by_helm), REPLICAS_MANAGER)
@@ -243,12 +241,11 @@ def release_replicas(api: Api, release: Release) -> None:
 
 def _with_helm_metadata(manifest: Object, target: ReleaseTarget) -> Object:
     """The manifest with the label and annotations by which Helm recognizes its own objects."""
-    metadata = manifest["metadata"]
     return {
         **manifest,
         "metadata": {
-            **metadata,
-            "labels": {**(metadata.get("labels") or {}), "app.kubernetes.io/managed-by": "Helm"},
-            "annotations": {**(metadata.get("annotations") or {}), **helm_annotations(target)},
+            **manifest["metadata"],
+            "labels": {**labels_of(manifest), "app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {**annotations_of(manifest), **helm_annotations(target)},
         },
     }

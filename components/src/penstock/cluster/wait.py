@@ -14,8 +14,7 @@ from enum import StrEnum
 from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import Diagnosis
-from penstock.cluster.observe import NOTHING, Baseline, read_progress
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import NOTHING, Baseline, OwnObjects, read_progress
 from penstock.cluster.progress import Progress
 from penstock.cluster.release import Release, require_release
 from penstock.errors import ClusterError
@@ -49,9 +48,9 @@ class Timeouts:
 
     clock: Clock = field(default_factory=Clock)
 
-    # Between two polls.
+    # Time between two polls.
     poll_s: float = 2.0
-    # For the rollout.
+    # Limit of the rollout.
     timeout_s: float = 3600.0
     # How long a permanent problem must last before the rollout fails.
     permanent_problem_s: float = 60.0
@@ -64,7 +63,7 @@ class RolloutResult:
     """How a rollout ended, and why."""
 
     state: RolloutState
-    # Empty if ready; each with the last lines of the container's log if there is one.
+    # Each ends with the last lines of the container's log if there is one. Empty if ready.
     reasons: tuple[str, ...] = ()
 
 
@@ -72,7 +71,7 @@ class RolloutResult:
 class RolloutWaiter:
     """Waits for one rollout."""
 
-    own: OwnObjects
+    owned: OwnObjects
     release: Release
     # Called with one line for each change.
     print_line: Callable[[str], None]
@@ -90,7 +89,7 @@ class RolloutWaiter:
         for poll in itertools.count():
             now = clock.now()
             try:
-                progress = read_progress(self.own, self.release, self.before)
+                progress = read_progress(self.owned, self.release, self.before)
                 state = self._state(progress, now, now - started)
                 if (state or poll % REVISION_CHECK_INTERVAL == 0) and self._is_superseded():
                     return RolloutResult(state=RolloutState.SUPERSEDED)
@@ -119,7 +118,7 @@ class RolloutWaiter:
         return RolloutState.TIMED_OUT if elapsed_s > self.timeouts.timeout_s else None
 
     def _is_superseded(self) -> bool:
-        newest = require_release(self.own.target).revision.number
+        newest = require_release(self.owned.target).revision.number
         return newest != self.release.revision.number
 
     def _has_permanent_problem(self, diagnoses: tuple[Diagnosis, ...], now: float) -> bool:
@@ -149,7 +148,7 @@ class RolloutWaiter:
         if not diagnosis.container:
             return ""
         try:
-            text = self.own.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
+            text = self.owned.api.log_tail(diagnosis.pod, diagnosis.container, LOG_LINES)
         except ClusterError:
             return ""
         lines = [f"\n    | {line}" for line in without_secrets(text).splitlines()[-LOG_LINES:]]

@@ -18,6 +18,8 @@ from penstock.strict_yaml.loader import load
 
 Object = Mapping[str, Any]
 
+# Labels of every object of the chart.
+NAME, INSTANCE = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 # Pod labels that only our chart sets.
 POD_GRAPH = "penstock/graph"
@@ -33,6 +35,59 @@ WORKLOAD_VERSIONS = {
     "StatefulSet": "apps/v1",
 }
 WORKLOAD_KINDS = tuple(WORKLOAD_VERSIONS)
+# The kinds that the chart can render, with their API groups.
+CHART_KINDS: Mapping[str, str] = {
+    "BackendTrafficPolicy": "gateway.envoyproxy.io",
+    "ClientTrafficPolicy": "gateway.envoyproxy.io",
+    "ComputeDomain": "resource.nvidia.com",
+    "ConfigMap": "",
+    "Deployment": "apps",
+    "DynamoGraphDeployment": "nvidia.com",
+    "EnvoyExtensionPolicy": "gateway.envoyproxy.io",
+    "Gateway": "gateway.networking.k8s.io",
+    "HTTPRoute": "gateway.networking.k8s.io",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "Job": "batch",
+    "LeaderWorkerSet": "leaderworkerset.x-k8s.io",
+    "NetworkPolicy": "networking.k8s.io",
+    "PersistentVolumeClaim": "",
+    "PodDisruptionBudget": "policy",
+    "PodMonitor": "monitoring.coreos.com",
+    "RoleBinding": "rbac.authorization.k8s.io",
+    "ScaledObject": "keda.sh",
+    "SecurityPolicy": "gateway.envoyproxy.io",
+    "Service": "",
+    "ServiceAccount": "",
+    "StatefulSet": "apps",
+}
+# The kinds that the controllers create between an object of the chart and its pods.
+CREATED_KINDS: Mapping[str, tuple[str, ...]] = {
+    "Deployment": ("ReplicaSet",),
+    "LeaderWorkerSet": ("StatefulSet",),
+    "DynamoGraphDeployment": (
+        "Deployment",
+        "DynamoComponentDeployment",
+        "LeaderWorkerSet",
+        "PodClique",
+        "PodCliqueScalingGroup",
+        "PodCliqueSet",
+        "ReplicaSet",
+        "StatefulSet",
+    ),
+}
+GROUPS: Mapping[str, str] = {
+    **CHART_KINDS,
+    "DynamoComponentDeployment": "nvidia.com",
+    "PodClique": "grove.io",
+    "PodCliqueScalingGroup": "grove.io",
+    "PodCliqueSet": "grove.io",
+    "ReplicaSet": "apps",
+}
+# Resource name by kind: of every kind that penstock reads or writes.
+PLURALS = {
+    kind: re.sub("(?<=[^aeiou])y$", "ie", kind.lower()) + "s"
+    for kind in (*GROUPS, "Event", "Pod", "Secret")
+}
 FRONTEND = "frontend"
 # The generation of workers on `platform: plain`. The chart derives it from the rest of the pod, so
 # it is not a change of its own.
@@ -54,9 +109,9 @@ class Workload:
     replicas: int
     # The autoscaler that owns the number of replicas; None if the graph sets it.
     scaler: Scaler | None
-    # Per replica.
+    # Nodes of one replica.
     nodes: int
-    # Per replica, over all its nodes.
+    # GPUs of one replica, over all its nodes.
     gpus: int
     # Everything whose change restarts the pods; flags, variables and config files as mappings.
     spec: Mapping[str, Any]
@@ -80,6 +135,24 @@ def key_of(manifest: Object) -> tuple[str, str]:
     return manifest["kind"], manifest["metadata"]["name"]
 
 
+def named(kind: str, name: str) -> Object:
+    """The identity of an object, for a request or a message about it."""
+    return {"kind": kind, "metadata": {"name": name}}
+
+
+def labels_of(manifest: Object) -> Mapping[str, str]:
+    return manifest["metadata"].get("labels") or {}
+
+
+def annotations_of(manifest: Object) -> Mapping[str, str]:
+    return manifest["metadata"].get("annotations") or {}
+
+
+def component_of(manifest: Object) -> str:
+    """The graph's component to which a pod belongs; "" for a pod of something else."""
+    return labels_of(manifest).get(POD_COMPONENT, "")
+
+
 def outside_the_pods(manifest: Object) -> dict[str, Any]:
     """The content without metadata and status, and without what `workloads` reads of components."""
     rest = {k: v for k, v in manifest.items() if k not in ("metadata", "status")}
@@ -89,22 +162,31 @@ def outside_the_pods(manifest: Object) -> dict[str, Any]:
     return rest
 
 
-def mounted_config_maps(objects: Iterable[Object]) -> set[str]:
-    """The names of the ConfigMaps in the volumes of components."""
-    names: set[str] = set()
+def pod_templates(objects: Iterable[Object]) -> Iterator[tuple[str, Object]]:
+    """The component and template of each kind of pod; two for pools on several nodes."""
     for manifest in objects:
         spec = manifest.get("spec") or {}
+        for component in spec.get("components", ()):
+            yield component["name"], component.get("podTemplate") or {}
+        name = labels_of(manifest).get(COMPONENT, "")
         group = spec.get("leaderWorkerTemplate", {})
-        templates = [component.get("podTemplate") for component in spec.get("components", ())]
-        templates += [
+        for template in (
             spec.get("template"),
             group.get("leaderTemplate"),
             group.get("workerTemplate"),
-        ]
-        for template in templates:
-            volumes = ((template or {}).get("spec") or {}).get("volumes") or ()
-            names |= {str(v["configMap"]["name"]) for v in volumes if "configMap" in v}
-    return names
+        ):
+            if template:
+                yield name, template
+
+
+def mounted_config_maps(objects: Iterable[Object]) -> set[str]:
+    """The names of the ConfigMaps in the volumes of pods."""
+    return {
+        str(volume["configMap"]["name"])
+        for _, template in pod_templates(objects)
+        for volume in (template.get("spec") or {}).get("volumes") or ()
+        if "configMap" in volume
+    }
 
 
 def _workloads_of(
@@ -122,7 +204,7 @@ def _workloads_of(
                 scaler = owners.get(adapter_name(graph, component["name"]), Scaler())
             yield _workload(component, nodes, template, rest, files, scaler)
     elif manifest["kind"] in (DEPLOYMENT, LEADER_WORKER_SET):
-        name = (manifest["metadata"].get("labels") or {}).get(COMPONENT)
+        name = labels_of(manifest).get(COMPONENT)
         if name:
             component = {
                 "name": name,

@@ -299,7 +299,7 @@ def _cause_of_break(request: StreamResult, fault: FaultRecord) -> tuple[str, boo
         return f"the connection was not to {fault.target}, or a retry should have succeeded", False
     if request.started_s <= fault.started_s:
         return f"the connection was to {fault.target}", True  # there is no other
-    envoy = "" if fault.port is None else " and run `penstock env install envoy`"
+    envoy = "" if fault.port is None else " and run `penstock tools env install envoy`"
     return (
         f"no other frontend could take the request. Fix: set `frontend.replicas: 2`{envoy}.",
         False,
@@ -314,7 +314,7 @@ def _row(
     failures: Sequence[Failure],
 ) -> Row:
     numbers = {fault.number for fault in faults}
-    own = [
+    failures_of_fault = [
         failure
         for failure in failures
         if failure.fault is not None and failure.fault.number in numbers
@@ -325,9 +325,11 @@ def _row(
         faults=len(faults),
         requests=sum(any(_overlaps(request, fault) for fault in faults) for request in history),
         failed={
-            type_: count for type_ in FailureType if (count := sum(x.type is type_ for x in own))
+            type_: count
+            for type_ in FailureType
+            if (count := sum(x.type is type_ for x in failures_of_fault))
         },
-        unavoidable=sum(failure.is_unavoidable for failure in own),
+        unavoidable=sum(failure.is_unavoidable for failure in failures_of_fault),
         recovery_s=sorted(seconds for fault in faults if (seconds := fault.recovery_s) is not None),
     )
 

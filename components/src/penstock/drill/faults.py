@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 from penstock.drill.graph_process import GraphProcess
 from penstock.errors import Problem, UsageError
 from penstock.local.reconcile import ReplicaState
-from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus
+from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus, state_of
 from penstock.manifests.deployment import Role
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.text.names import did_you_mean
 
 T = TypeVar("T")
 GRAPH = "graph"  # the target of a fault that affects every process
@@ -25,7 +25,6 @@ class Need(StrEnum):
 
     FILES = "files"  # discovery in files
     ISOLATION = "isolation"  # namespaces of the drill's own
-    CLOCK = "clock"  # the right to set the machine's clock, and the user's consent
     REPLICAS = "replicas"  # a pool that is not autoscaled
 
 
@@ -33,16 +32,16 @@ class Need(StrEnum):
 class Effect:
     """What a fault does, whatever its target."""
 
+    # Seconds between applying and ending it; less if the target is replaced earlier.
     lasts_s: float = 0.0
-    """Seconds between applying and ending it; less if the target is replaced earlier."""
+    # The graph has recovered only when the target is gone.
     is_replaced: bool = False
-    """The graph has recovered only when the target is gone."""
+    # Nothing can serve until the recovery.
     is_outage: bool = False
-    """Nothing can serve until the recovery."""
+    # It suspends processes or their connections, so that streams wait.
     stalls: bool = False
-    """It suspends processes or their connections, so that streams wait."""
+    # It drops or delays packets.
     is_of_network: bool = False
-    """It drops or delays packets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +49,15 @@ class Fault(Effect):
     """One fault. Its recovery is the task of penstock."""
 
     kind: str
+    # `decode.0`, or `graph`.
     target: str
-    """`decode.0`, or `graph`."""
     role: Role | None
+    # Whether another process can serve the affected requests.
     has_survivor: bool
-    """Whether another process can serve the affected requests."""
+    # The target; none for the graph.
     pids: tuple[int, ...] = ()
-    """The target; none for the graph."""
+    # HTTP port of a frontend or an Envoy.
     port: int | None = None
-    """HTTP port of a frontend or an Envoy."""
 
 
 # Applies the fault when entered and ends it when left.
@@ -108,15 +107,15 @@ class Choice:
 
 def split_choices(text: str, kinds: Collection[str]) -> list[tuple[str, str | None]]:
     """The kinds and targets in ``KIND[:TARGET],…``. UsageError for an unknown kind."""
-    found: list[tuple[str, str | None]] = []
+    choices: list[tuple[str, str | None]] = []
     for part in (part.strip() for part in text.split(",")):
         name, _, target = part.partition(":")
         if name not in kinds:
             fix = did_you_mean(name, kinds) or f"Use some of {', '.join(kinds)}."
             message = f"there is no fault `{name}`"
             raise UsageError(Problem(place="--faults", message=message, fix=fix))
-        found.append((name, target or None))
-    return found
+        choices.append((name, target or None))
+    return choices
 
 
 class Rotation(Generic[T]):
@@ -164,13 +163,13 @@ class Schedule:
     def _all(self, state: LocalState) -> list[tuple[Kind, str]]:
         programs = sorted({replica.program for replica in state.replicas})
         has_files = isinstance(state.discovery, FileDiscoveryState)
-        found: list[tuple[Kind, str]] = []
+        items: list[tuple[Kind, str]] = []
         for choice in self._choices:
             if choice.kind.needs is Need.FILES and not has_files:
                 continue
             targets = programs if choice.kind.of_process else [GRAPH]
-            found += [(choice.kind, t) for t in targets if choice.program in (None, t)]
-        return found
+            items += [(choice.kind, t) for t in targets if choice.program in (None, t)]
+        return items
 
 
 def is_settled(state: LocalState) -> bool:
@@ -186,7 +185,7 @@ def is_settled(state: LocalState) -> bool:
 
 def current(graph: GraphProcess) -> LocalState:
     """The state that `penstock status` shows."""
-    return LocalState.model_validate(graph.wait_for(lambda state: True), strict=False)
+    return state_of(graph.wait_for(lambda state: True))
 
 
 def _of_process(

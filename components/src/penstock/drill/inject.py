@@ -13,7 +13,6 @@ from typing import Any
 
 import yaml
 
-from penstock.atomic_file import write_file
 from penstock.drill.faults import (
     Apply,
     Choice,
@@ -27,6 +26,7 @@ from penstock.drill.faults import (
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_network
 from penstock.errors import UsageError
+from penstock.files import write_file
 from penstock.graph.edit import scalable_pools, set_replicas
 from penstock.local.state_file import FileDiscoveryState
 from penstock.manifests.deployment import Role
@@ -36,7 +36,6 @@ PARTITION_S = 5.0
 NETWORK_S, LOST_PERCENT = 8.0, 5
 SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
-CLOCK_S, STEP_S = 5.0, 60.0
 START_S = 300.0
 EDITED = "DYN_PENSTOCK_DRILL"  # a variable that nothing reads
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -83,17 +82,6 @@ def _slow_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[N
 
 def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
     return full_disk(graph.log.parent)
-
-
-@contextlib.contextmanager
-def _clock_ahead(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """Set the machine's clock one minute ahead, then correct it."""
-    offset = time.time() - time.monotonic()
-    time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset + STEP_S)
-    try:
-        yield
-    finally:
-        time.clock_settime(time.CLOCK_REALTIME, time.monotonic() + offset)
 
 
 @contextlib.contextmanager
@@ -205,7 +193,6 @@ KINDS: Mapping[str, Kind] = {
         _of_graph("packet-loss", _lossy_network, NETWORK_S, **NETWORK),
         _of_graph("slow-network", _slow_network, NETWORK_S, **NETWORK),
         _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
-        _of_graph("clock-step", _clock_ahead, CLOCK_S, needs=Need.CLOCK, stalls=True),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
         _of_graph("scale", _scaled, needs=Need.REPLICAS),
         _of_graph("edit-twice", _edited_twice, needs=Need.REPLICAS),
@@ -215,27 +202,13 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def defaults() -> list[Choice]:
-    """All kinds except those that require consent."""
-    return [Choice(kind=kind) for kind in KINDS.values() if kind.needs is not Need.CLOCK]
-
-
 def choose(text: str) -> list[Choice]:
     """The choices in ``KIND[:PROGRAM],…``. UsageError for an unknown kind."""
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for name, program in split_choices(text, KINDS):
         if program and not KINDS[name].of_process:
             raise UsageError(
                 f"--faults {name}:{program}: {name} affects the whole graph, not one program"
             )
-        found.append(Choice(kind=KINDS[name], program=program))
-    return found
-
-
-def can_set_clock() -> bool:
-    """Whether this process has the right to set the machine's clock."""
-    try:
-        time.clock_settime(time.CLOCK_REALTIME, time.time())
-    except OSError:
-        return False
-    return True
+        choices.append(Choice(kind=KINDS[name], program=program))
+    return choices

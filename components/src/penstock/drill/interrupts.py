@@ -37,12 +37,12 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
-    """Not SIG_IGN, which child processes would inherit."""
+    """Ignore the signal; SIG_IGN would be inherited by child processes."""
 
 
 @contextlib.contextmanager
 def ignored() -> Iterator[None]:
-    """For a short cleanup after which the result is printed."""
+    """Ignore signals during a short cleanup after which the result is printed."""
     with _restored():
         for number in SIGNALS if _is_main() else ():
             signal.signal(number, _ignore)

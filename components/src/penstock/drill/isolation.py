@@ -147,13 +147,13 @@ def partitioned(pids: Sequence[int]) -> Iterator[None]:
 
 
 def _ports(pids: Sequence[int]) -> set[int]:
-    found: set[int] = set()
+    ports: set[int] = set()
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             for each in (process, *process.children(recursive=True)):
-                found |= {c.laddr.port for c in each.net_connections("tcp") if c.laddr}
-    return found
+                ports |= {c.laddr.port for c in each.net_connections("tcp") if c.laddr}
+    return ports
 
 
 @contextlib.contextmanager

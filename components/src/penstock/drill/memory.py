@@ -62,9 +62,9 @@ class MemorySampler:
                 self.samples.setdefault((name, pid), []).append((time.monotonic(), float(rss)))
 
     def trends(self) -> tuple[MemoryTrend, ...]:
-        """Of the processes that ran for long enough."""
-        found = (trend(name, samples) for (name, _), samples in sorted(self.samples.items()))
-        return tuple(each for each in found if each is not None)
+        """The trends of the processes that ran for long enough."""
+        fits = (trend(name, samples) for (name, _), samples in sorted(self.samples.items()))
+        return tuple(fit for fit in fits if fit is not None)
 
 
 def trend(process: str, samples: list[tuple[float, float]]) -> MemoryTrend | None:

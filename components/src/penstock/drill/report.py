@@ -1,55 +1,98 @@
-"""A drill's result as text and as JSON."""
+"""The report of `penstock drill`."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-
-from penstock.drill.documents import (
-    SCHEMA_VERSION,
-    DrillDocument,
-    FailureDocument,
-    FaultRow,
-)
-from penstock.drill.evaluate import Failure, FailureType, Row, median, p99
+from penstock.drill.evaluate import Failure, FailureType, FaultRecord, Row, median, p99
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.fitted import fitted
+from penstock.reports.charts import over_time, percentile_curves
+from penstock.reports.model import (
+    Band,
+    Chart,
+    Figure,
+    Figures,
+    Mark,
+    Part,
+    Report,
+    Section,
+    Series,
+    State,
+    Table,
+    Verdict,
+    notes_of,
+)
+from penstock.reports.samples import binned
+from penstock.simulate.window import percentile
 
 SHOWN_FAILURES = 10
+MOST_FAILURES = 200  # in the table
+SHARES = (0.5, 0.9)
 ON_MOCKERS = "no engine ran: mockers simulated it, so an engine may take longer to recover"
 COLUMNS = ("kind", "target", "faults", "requests", "failed", "unavoidable", "recovery (s)")
+FAILURES = ("request", "failure", "unavoidable", "fault", "at (s)", "error", "cause")
+FAULTS = ("fault", "kind", "target", "at (s)", "recovery", "outcome")
 
 
-def print_result(result: DrillResult, repeat: str) -> None:
-    """``repeat``: the command that runs the same kinds of faults with the same seed."""
-    console = Console(highlight=False, soft_wrap=True)
+def report_of(target: str, result: DrillResult) -> Report:
+    """``target``: what was drilled."""
+    options = result.options
+    rows = list(map(_cells, result.evaluation.rows))
+    kinds: list[Part] = [Table(COLUMNS, rows)] if rows else []
+    faults: list[Part] = [_faults(result)] if result.faults else []
+    return Report(
+        kind="Drill",
+        title=target,
+        subtitle=f"{options.streams} concurrent requests of {options.tokens} output tokens",
+        verdicts=list(_verdicts(result)),
+        sections=[
+            Section("", [Figures(list(_figures(result)))], is_detail=True),
+            Section("Over time", list(_charts(result))),
+            Section("Faults by kind", [*kinds, *notes_of(_summary(result))]),
+            Section("Failed requests", list(_failures(result)), is_detail=True),
+            Section("Faults", faults, is_detail=True),
+            Section("Memory", notes_of(map(_memory_line, result.memory))),
+        ],
+    )
+
+
+def _verdicts(result: DrillResult) -> Iterator[Verdict]:
+    evaluation = result.evaluation
     if result.engine_is_substitute:
-        console.print("\n".join(fitted(ON_MOCKERS)), markup=False)
-    table = Table(*COLUMNS)
-    for row in result.evaluation.rows:
-        table.add_row(*cells(row))
-    console.print(table)
-    memory = map(memory_line, result.memory)
-    for line in (*summary(result), *memory):
-        console.print("\n".join(fitted(line)), markup=False)
-    console.print(f"repeat: {repeat}", markup=False)  # on one line, so that it can be copied
+        yield Verdict(State.INCOMPLETE, ON_MOCKERS)
+    verdict, state = ("passed", State.MET) if evaluation.passes else ("failed", State.MISSED)
+    if result.was_interrupted:
+        yield Verdict(State.INCOMPLETE, "partial result: the drill was interrupted")
+        verdict = f"{verdict} until then"
+    failed = len(evaluation.failures)
+    yield Verdict(
+        state,
+        f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, {failed} failed, "
+        f"{failed - len(evaluation.avoidable)} unavoidable",
+    )
 
 
-def summary(result: DrillResult) -> list[str]:
-    """The verdict, then the failures that it is about."""
+def _figures(result: DrillResult) -> Iterator[Figure]:
+    evaluation = result.evaluation
+    recovered = [s for fault in result.faults if (s := fault.recovery_s) is not None]
+    yield Figure("faults", str(len(result.faults)), f"in {result.seconds:.0f} s")
+    yield Figure("requests", f"{evaluation.requests:,}")
+    failed = len(evaluation.failures)
+    unavoidable = f"{failed - len(evaluation.avoidable)} of them unavoidable"
+    yield Figure("failed requests", f"{failed:,}", unavoidable)
+    if recovered:
+        middle, worst = percentile(recovered, 0.5), max(recovered)
+        yield Figure("recovery (median)", f"{middle:.1f} s", f"longest {worst:.1f} s")
+    if evaluation.not_recovered:
+        yield Figure("not recovered", str(len(evaluation.not_recovered)), "faults")
+
+
+def _summary(result: DrillResult) -> list[str]:
+    """The failures that the verdict is about, and what else was observed."""
     evaluation = result.evaluation
     bad = evaluation.avoidable
-    verdict = "passed" if evaluation.passes else "failed"
-    if result.was_interrupted:
-        verdict = f"partial result, interrupted: {verdict} until then"
-    lines = [
-        f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, "
-        f"{len(evaluation.failures)} failed, {len(evaluation.failures) - len(bad)} unavoidable"
-    ]
-    lines += [_failure_line(failure) for failure in bad[:SHOWN_FAILURES]]
+    lines = [_failure_line(failure) for failure in bad[:SHOWN_FAILURES]]
     if len(bad) > SHOWN_FAILURES:
         lines.append(f"… and {len(bad) - SHOWN_FAILURES} more")
     if evaluation.permitted:
@@ -57,9 +100,11 @@ def summary(result: DrillResult) -> list[str]:
             lines.append(f"above the limit: {', '.join(filter(None, evaluation.above_limit))}")
         limits = ", ".join(f"{kind} {n}" for kind, n in sorted(evaluation.permitted.items()))
         lines.append(f"permitted for each fault by `drill.permitted_failures`: {limits}")
-    lines += [f"{f.kind} {f.target}: {f.outcome}" for f in result.faults if f.outcome]
+    lines += [
+        f"{fault.kind} {fault.target}: {fault.outcome}" for fault in result.faults if fault.outcome
+    ]
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
-    return lines + [f"left behind: {item}" for item in evaluation.leftovers]
+    return lines + [f"left behind: {leftover}" for leftover in evaluation.leftovers]
 
 
 def _failure_line(failure: Failure) -> str:
@@ -69,77 +114,120 @@ def _failure_line(failure: Failure) -> str:
     return f"request {failure.request.number}: {failure.type} {when}{error}: {failure.cause}"
 
 
-def memory_line(trend: MemoryTrend) -> str:
+def _memory_line(trend: MemoryTrend) -> str:
     return (
         f"memory of {trend.process}: {trend.first_mib:.0f} → {trend.last_mib:.0f} MiB in "
         f"{trend.minutes:.0f} min, slope {trend.slope_mib_per_hour:+.1f} MiB/h"
     )
 
 
-def cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
     failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
     counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
-    return row.kind, row.target, *counts, _recovery(row)
+    return row.kind, row.target, *counts, _row_recovery(row)
 
 
-def _recovery(row: Row) -> str:
+def _row_recovery(row: Row) -> str:
     middle, worst = median(row.recovery_s), p99(row.recovery_s)
     return f"{middle:.1f} (p99 {worst:.1f})" if middle is not None and worst is not None else "-"
 
 
-def as_document(result: DrillResult, repeat: str) -> DrillDocument:
-    """The JSON document of `penstock drill --json`."""
-    evaluation = result.evaluation
-    totals = Counter(failure.type for failure in evaluation.failures)
-    return DrillDocument(
-        schema_version=SCHEMA_VERSION,
-        passed=evaluation.passes,
-        engine_is_substitute=result.engine_is_substitute,
-        interrupted=result.was_interrupted,
-        command=repeat,
-        seed=result.options.seed,
-        seconds=round(result.seconds, 1),
-        requests=evaluation.requests,
-        failed={type_: totals[type_] for type_ in FailureType},
-        unavoidable=sum(failure.is_unavoidable for failure in evaluation.failures),
-        rows=list(map(_row_document, evaluation.rows)),
-        failures=list(map(_failure_document, evaluation.failures)),
-        faults=list(result.faults),
-        not_recovered=[fault.number for fault in evaluation.not_recovered],
-        leftovers=list(evaluation.leftovers),
-        permitted=dict(evaluation.permitted),
-        memory=list(result.memory),
+def _charts(result: DrillResult) -> Iterator[Chart]:
+    """By the second. Faults are shaded, from their injection to their recovery."""
+    bins = int(result.seconds) + 1
+    seconds = [float(second) for second in range(bins)]
+    bands = [
+        Band(begin=fault.started_s, end=_end(fault, result), text=_named(fault))
+        for fault in result.faults
+    ]
+    faults = "fault, until the recovery"
+    served = [request for request in result.history if not request.error]
+    ended = [request.ended_s for request in served]
+    completed = [float(len(requests)) for requests in binned(ended, ended, 1.0, bins)]
+    yield over_time(
+        "Completed requests per second",
+        "requests/s",
+        [Series(name="completed", x=seconds, y=completed)],
+        bands=bands,
+        bands_name=faults,
     )
-
-
-def _row_document(row: Row) -> FaultRow:
-    return FaultRow(
-        kind=row.kind,
-        target=row.target,
-        faults=row.faults,
-        requests=row.requests,
-        failed=dict(row.failed),
-        unavoidable=row.unavoidable,
-        recovery_s_median=_rounded(median(row.recovery_s)),
-        recovery_s_p99=_rounded(p99(row.recovery_s)),
+    started = [request.started_s for request in served]
+    ttft_ms = [(request.first_token_s - request.started_s) * 1000 for request in served]
+    yield over_time(
+        "TTFT by the time a request started",
+        "ms",
+        percentile_curves(started, ttft_ms, SHARES, 1.0, bins),
+        name="TTFT",
+        bands=bands,
+        bands_name=faults,
     )
+    if result.evaluation.failures:
+        failed = list(_failed(result, seconds))
+        title = "Failed requests per second"
+        yield over_time(title, "requests", failed, bands=bands, bands_name=faults)
 
 
-def _failure_document(failure: Failure) -> FailureDocument:
-    return FailureDocument(
-        request=failure.request.number,
-        type=failure.type,
-        error=failure.request.error,
-        fault=failure.fault.number if failure.fault is not None else None,
-        unavoidable=failure.is_unavoidable,
-        cause=failure.cause,
-    )
+def _failed(result: DrillResult, seconds: list[float]) -> Iterator[Series]:
+    for type_ in FailureType:
+        ended = [
+            failure.request.ended_s
+            for failure in result.evaluation.failures
+            if failure.type is type_
+        ]
+        if ended:
+            counts = [len(requests) for requests in binned(ended, ended, 1.0, len(seconds))]
+            yield Series(name=str(type_), x=seconds, y=counts, mark=Mark.STACK)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+def _end(fault: FaultRecord, result: DrillResult) -> float:
+    return result.seconds if fault.recovery_s is None else fault.started_s + fault.recovery_s
 
 
-def as_json(result: DrillResult, repeat: str) -> str:
-    return as_document(result, repeat).as_json(indent=1, ensure_ascii=False)
+def _named(fault: FaultRecord) -> str:
+    took = _recovery(fault)
+    return f"{fault.number}: {fault.kind} {fault.target} at {fault.started_s:.1f} s, {took}"
+
+
+def _recovery(fault: FaultRecord) -> str:
+    if fault.recovery_s is None:
+        return "not recovered"
+    return f"recovered after {fault.recovery_s:.1f} s"
+
+
+def _failures(result: DrillResult) -> Iterator[Part]:
+    failures = sorted(result.evaluation.failures, key=lambda failure: failure.is_unavoidable)
+    if not failures:
+        return
+    rows = [
+        (
+            str(failure.request.number),
+            str(failure.type),
+            "yes" if failure.is_unavoidable else "no",
+            "-"
+            if failure.fault is None
+            else f"{failure.fault.number}: {failure.fault.kind} {failure.fault.target}",
+            f"{failure.request.ended_s:.1f}",
+            failure.request.error or "-",
+            failure.cause,
+        )
+        for failure in failures[:MOST_FAILURES]
+    ]
+    yield Table(FAILURES, rows)
+    if len(failures) > MOST_FAILURES:
+        yield f"{len(failures) - MOST_FAILURES} more are in the output of --json."
+
+
+def _faults(result: DrillResult) -> Table:
+    rows = [
+        (
+            str(fault.number),
+            fault.kind,
+            fault.target,
+            f"{fault.started_s:.1f}",
+            _recovery(fault),
+            fault.outcome or "-",
+        )
+        for fault in result.faults
+    ]
+    return Table(FAULTS, rows)

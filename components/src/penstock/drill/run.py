@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.drill import interrupts
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate, with_pauses
 from penstock.drill.faults import Choice, Fault
@@ -19,6 +18,7 @@ from penstock.drill.memory import MemorySampler, MemoryTrend
 from penstock.drill.targets import LocalGraph, Target
 from penstock.drill.traffic import RETRY_S, StreamResult, Traffic
 from penstock.errors import DrillError, StartError
+from penstock.files import write_file
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.local.ports import Ports
@@ -80,7 +80,7 @@ class DrillResult:
     memory: tuple[MemoryTrend, ...]
     seconds: float
     was_interrupted: bool = False
-    """By Ctrl-C; the fault and the requests of that moment are missing."""
+    """Whether Ctrl-C ended it; the fault and the requests of that moment are missing."""
     engine_is_substitute: bool | None = None
     """Whether mockers ran instead of the engine; None if it is not known."""
 
@@ -99,13 +99,13 @@ def drill_graph(
     ``up_arguments``: options of `penstock up`; ``sets``: its `--set` values.
     """
     copy = folder / graph.name
-    replicas, others = _replicas(sets)
+    replicas, sets_of_up = _replicas(sets)
     text = read_text_file(graph)
     # `--set` would override the edits of the faults.
     write_file(copy, set_replicas(text, replicas, str(graph)) if replicas else text)
     # The port stays the same if `penstock up` is started again.
     arguments = ["--port", str(Ports().free()), *up_arguments]
-    for expression in others:
+    for expression in sets_of_up:
         arguments += ["--set", expression]
     env = {"PENSTOCK_STATE_HOME": str(folder / "state")}
     with GraphProcess(copy, folder, arguments, env) as process:
@@ -122,13 +122,13 @@ def drill_graph(
 
 def _replicas(sets: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     """The replicas of pools, and the other expressions."""
-    replicas, others = {}, []
+    replicas, sets_of_up = {}, []
     for expression in sets:
         if match := REPLICAS.fullmatch(expression):
             replicas[match[1]] = int(match[2])
         else:
-            others.append(expression)
-    return replicas, others
+            sets_of_up.append(expression)
+    return replicas, sets_of_up
 
 
 def drill_endpoint(
@@ -216,8 +216,8 @@ class _Drill:
                 await self._measure()
 
     def _interrupt(self) -> None:
-        """At a signal: the fault is undone, and requests in flight get a moment to end. At the
-        second one they get none."""
+        """End the drill at a signal: undo the fault, and give requests in flight a moment to end.
+        At the second signal they get none."""
         if not self._was_interrupted:
             self._say("interrupted: stopping the drill")
         is_first = not self._was_interrupted and self._began > 0
@@ -294,8 +294,8 @@ class _Drill:
             )
             await traffic.run()
             texts.append({r.number: r.text for r in traffic.results if not r.error})
-        one, *others = texts
-        return {n: text for n, text in one.items() if all(o.get(n) == text for o in others)}
+        alone, *among_others = texts
+        return {n: text for n, text in alone.items() if all(o.get(n) == text for o in among_others)}
 
     def _expected(self) -> dict[int, str]:
         """Number of a request → its response without faults, where this is known."""

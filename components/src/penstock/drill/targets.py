@@ -7,10 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Protocol, Self
 
 import httpx
 import psutil
+from pydantic import Field, model_validator
 
 from penstock.drill.faults import (
     GRAPH,
@@ -22,12 +25,16 @@ from penstock.drill.faults import (
     current,
     is_settled,
 )
-from penstock.drill.faults_file import CommandFault
 from penstock.drill.graph_process import GraphProcess
-from penstock.drill.inject import KINDS, send
+from penstock.drill.inject import send
 from penstock.errors import DrillError, Problem, UsageError
+from penstock.files import in_repository
 from penstock.graph.edit import scalable_pools
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.graph.text_file import read_text_file
+from penstock.strict_yaml.base import Items, Spec, Text, invalid
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.problems import field_problems, parse_strictly
+from penstock.text.names import did_you_mean
 
 COMMAND_S = 60.0
 COMPLETIONS = 3  # in a row, after which an endpoint has recovered
@@ -75,6 +82,7 @@ class LocalGraph:
 
     def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
         self._process = process
+        self._kinds = {choice.kind.name: choice.kind for choice in choices}
         self._schedule = Schedule(possible(choices, process.graph.read_text("utf-8")), seed)
         state = current(process)
         self.endpoint, self.model = state.endpoint, state.models[0]
@@ -90,7 +98,7 @@ class LocalGraph:
         if fault.port is not None and fault.is_replaced:
             send(fault.pids, signal.SIGSTOP)  # so that no client connects before the fault
             clients = _clients(fault.pids[0], fault.port)
-        with KINDS[fault.kind].apply(fault, self._process):
+        with self._kinds[fault.kind].apply(fault, self._process):
             yield clients
 
     def is_recovered(self, fault: Fault) -> bool:
@@ -118,7 +126,7 @@ def require_programs(
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
-    """Without the edits of replicas, if all pools of the graph are autoscaled."""
+    """The choices without the edits of replicas, if all pools of the graph are autoscaled."""
     has_replicas = bool(scalable_pools(graph))
     return [c for c in choices if has_replicas or c.kind.needs is not Need.REPLICAS]
 
@@ -250,3 +258,50 @@ def _execute(name: str, command: Sequence[str]) -> None:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         message = f"`{' '.join(command)}` exited with {done.returncode}: {' '.join(last)}"
         raise DrillError(Problem(place=name, message=message))
+
+
+FAULTS = DocumentKind(name="a faults file", example=in_repository("k8s/drill.yaml"))
+Command = Annotated[Items[Text], Field(min_length=1)]
+
+
+class CommandFault(Spec):
+    """A fault that commands inject, such as the deletion of a pod."""
+
+    name: Text = Field(description="Kind of the fault, for the report.")
+    command: Command = Field(description="Program and arguments that inject the fault; no shell.")
+    undo: Items[Text] = Field(
+        default=(), description="Program and arguments that end the fault; if unset, none."
+    )
+    lasts_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="Time in seconds between `command` and `undo`; without `undo`, time to wait "
+        "before the recovery is checked.",
+    )
+    survivor: bool = Field(
+        default=True,
+        description="Whether another replica can serve requests during the fault; if false, "
+        "requests that fail before the recovery count as unavoidable.",
+    )
+
+
+class FaultsFile(Spec):
+    """Commands for any endpoint."""
+
+    faults: Annotated[Items[CommandFault], Field(min_length=1)] = Field(
+        description="Faults, each injected once in seeded order before any is repeated."
+    )
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [fault.name for fault in self.faults]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                place = f"faults[{number}].name"
+                raise invalid(place, f"{name!r} is given twice", "Choose another name.")
+        return self
+
+
+def load_faults(path: Path) -> FaultsFile:
+    """InputError when the file cannot be read, GraphError with every problem in it."""
+    problems_of = partial(field_problems, root=FaultsFile)
+    return parse_strictly(read_text_file(path), str(path), FAULTS, FaultsFile, problems_of)

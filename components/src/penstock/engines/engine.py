@@ -1,14 +1,15 @@
 """The interface of an engine module, and the types that all of them share.
 
-An engine module reads its own configuration into an `Effective`. `mocker_command.simulation` turns
+An engine module reads its own configuration into an `Effective`. `mocker.simulation` turns
 that into the mocker's command line for `up`, and `penstock.simulate` into an engine of the replay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
@@ -40,16 +41,11 @@ class NoSimulation:
 class EngineModule(Protocol):
     """One inference engine: a module of this package."""
 
-    def simulate(
-        self, component: Component, launch: Launch, parsed: Parsed | NotParsed
-    ) -> Simulation | NoSimulation:
-        """``launch`` is one of the component's, ``parsed`` its result from `parse_launches`."""
-        ...
-
     def effective(
         self, component: Component, launch: Launch, parsed: Parsed | NotParsed
     ) -> Effective | NoSimulation:
-        """The configuration it runs with, as far as it is known; arguments as for `simulate`."""
+        """The configuration it runs with, as far as it is known. ``launch`` is one of the
+        component's, ``parsed`` its result from `parse_launches`."""
         ...
 
 
@@ -116,3 +112,42 @@ def given(launch: Launch, *names: str) -> str | None:
     """The first of the flags or variables ``names`` that the launch sets; `_` counts as `-`."""
     flags = {a.partition("=")[0].replace("_", "-") for a in launch.arguments if a.startswith("-")}
     return next((n for n in names if n in launch.env or n in flags), None)
+
+
+def explicit_endpoint(launch: Launch, settings: Mapping[str, Any]) -> str | None:
+    """The address under which the worker registers, if the launch sets it or its namespace.
+
+    If it is unset, engine and mocker agree: `dyn://$DYN_NAMESPACE.prefill.generate` for prefill
+    workers, else `.backend.generate`. The mocker has no --namespace and does not read DYN_ENDPOINT.
+    """
+    if given(launch, "--endpoint", "--namespace", "DYN_ENDPOINT") is None:
+        return None
+    return "dyn://{namespace}.{component}.{endpoint}".format_map(settings)
+
+
+def speculation_line(kind: str, tokens: Any) -> str:
+    """Why the mocker does not simulate speculative decoding."""
+    drafted = f", {tokens} tokens" if tokens else ""
+    return (
+        f"speculative decoding ({kind}{drafted}): the mocker needs a measured acceptance rate,"
+        " so it decodes one token per step"
+    )
+
+
+def parser_lines(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Which of Dynamo's worker settings have no effect on the mocker, and why."""
+    lines = []
+    names = (settings.get("dyn_reasoning_parser"), settings.get("dyn_tool_call_parser"))
+    if parsers := [name for name in names if name]:
+        lines.append(
+            f"reasoning and tool parsers ({', '.join(parsers)}): the mocker's output is random"
+            " tokens, so there is nothing to parse"
+        )
+    if settings.get("enable_multimodal"):
+        lines.append("multimodal input: the mocker reads text only")
+    advertised = settings.get("router_advertisement") or {}
+    if mode := advertised.get("router_mode"):
+        lines.append(
+            f"--router-mode {mode} advertised by the worker: the frontend's own mode applies"
+        )
+    return tuple(lines)

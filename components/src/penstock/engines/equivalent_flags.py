@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from functools import cache
 
-from penstock.engines.flags import flag_table
-from penstock.engines.llm_args.surely_valid import file_keys
+from penstock.engines.flags import flag_table, load
 from penstock.manifests.deployment import Engine
 
 # The parsers of ai-dynamo 1.6.1, vLLM 0.31.0 and SGLang 0.5.21, and keys of TensorRT-LLM's file.
@@ -57,7 +56,8 @@ def owner(flag: str) -> str:
     modules = [module for module in _MODULES if flag in _flags(module)]
     if modules:
         return f"a flag of {' and '.join(modules)}"
-    is_key = flag.removeprefix("--").replace("-", "_") in file_keys()
+    keys = load("trtllm_arguments.json")["file"]["keys"]
+    is_key = flag.removeprefix("--").replace("-", "_") in keys
     return "a key of TensorRT-LLM's engine file" if is_key else ""
 
 

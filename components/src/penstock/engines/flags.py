@@ -1,6 +1,7 @@
 """The flags of each Dynamo module, from tables that were generated from the real parsers.
 
 `parsers` runs the parsers themselves, in about a second; these tables answer at once, for `check`.
+The configuration files of vLLM and SGLang, in which each key is a flag, are read as flags.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
+from penstock.manifests.deployment import Engine
 from penstock.strict_yaml.loader import load_json
 
 TABLES = {"dynamo.sglang": ("dynamo_sglang_flags.json", "sglang_flags.json")}
@@ -259,18 +261,18 @@ class FlagTable:
             at += 1
             if not word.startswith("-") or word == "-" or _is_number(word):
                 continue
-            given, wants = self._one(word)
+            flag, wants = self._one(word)
             if wants and at < len(arguments) and not self._is_flag(arguments[at]):
-                given = replace(given, text=arguments[at])
+                flag = replace(flag, text=arguments[at])
                 at += 1
-                if given.flag is not None and given.flag.takes == "list" and not given.inner:
+                if flag.flag is not None and flag.flag.takes == "list" and not flag.inner:
                     end = next(
                         (n for n in range(at, len(arguments)) if self._is_flag(arguments[n])),
                         len(arguments),
                     )
-                    given = replace(given, more=tuple(arguments[at:end]))
+                    flag = replace(flag, more=tuple(arguments[at:end]))
                     at = end
-            yield given
+            yield flag
 
     def _one(self, word: str) -> tuple[GivenFlag, bool]:
         spelling, has_value, text = word.partition("=")
@@ -287,8 +289,8 @@ class FlagTable:
             flag, inner = self.by_spelling.get(head), (*rest[:-1], rest[-1].removesuffix("+"))
         wants = not has_value and (flag is None or flag.takes != "none")
         value = text if has_value else None
-        given = GivenFlag(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
-        return given, wants
+        used = GivenFlag(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
+        return used, wants
 
     def find(self, spelling: str) -> Flag | None:
         """The flag of that spelling, or the only flag whose spelling begins with it."""
@@ -361,9 +363,9 @@ def _as_vllm_reads(flag: Flag) -> Flag:
     option = _vllm().get(flag.name)
     if option is None:
         return flag
-    own = _flag(option, "dynamo.vllm")
-    kind = own.kind if own.kind.startswith("human_int") else flag.kind
-    return replace(flag, kind=kind, is_optional=own.is_optional)
+    known = _flag(option, "dynamo.vllm")
+    kind = known.kind if known.kind.startswith("human_int") else flag.kind
+    return replace(flag, kind=kind, is_optional=known.is_optional)
 
 
 @cache
@@ -425,3 +427,51 @@ def _deprecated(notice: Any, spellings: tuple[str, ...]) -> Mapping[str, str]:
             else {}
         )
     return notice or {}
+
+
+def arguments_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list[str]:
+    """The command-line arguments for a key and its value; null is the argument None.
+
+    Empty for an empty list, and for false if the flag has no negative form.
+    """
+    head, dot, inner = key.partition(".")
+    flag = f"--{head.replace('_', '-')}{dot}{inner}"
+    if isinstance(value, bool):
+        return _switch_arguments(engine, table, flag, value)
+    if value == []:
+        return []
+    if isinstance(value, list):
+        return [flag, *(str(item) for item in value)]
+    return [flag, json.dumps(value) if isinstance(value, Mapping) else str(value)]
+
+
+def _switch_arguments(engine: Engine, table: FlagTable, flag: str, value: bool) -> list[str]:
+    known = table.by_spelling.get(flag)
+    if engine is Engine.SGLANG and known is not None and known.takes != "none":
+        return [flag, str(value).lower()]
+    if value:
+        return [flag]
+    negative = f"--no-{flag[2:]}"
+    return [negative] if negative in table.by_spelling else []
+
+
+# Flags whose number an engine refuses below 1, beyond what its parser checks: SchedulerConfig,
+# CacheConfig, ParallelConfig and ModelConfig of vLLM 0.31.0, whose max_model_len also takes -1
+# (auto); the assertion in tp_worker.py of SGLang.
+POSITIVE = {
+    "dynamo.vllm": frozenset(
+        {
+            *("max-num-seqs", "max-num-batched-tokens", "max-model-len", "block-size"),
+            *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"),
+            *("decode-context-parallel-size", "prefill-context-parallel-size"),
+        }
+    ),
+    "dynamo.sglang": frozenset({"max-running-requests"}),
+}
+
+
+def is_below_range(module: str, used: GivenFlag) -> bool:
+    """Whether the engine refuses the number, which its parser reads."""
+    if used.flag is None or used.flag.name not in POSITIVE.get(module, ()):
+        return False
+    return isinstance(used.value, int) and used.value < 1

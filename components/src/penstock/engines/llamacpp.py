@@ -9,35 +9,16 @@ from penstock.engines.engine import (
     Effective,
     Mode,
     NoSimulation,
-    Simulation,
     Switch,
     Unset,
     Value,
+    explicit_endpoint,
+    parser_lines,
 )
-from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
-from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT
-from penstock.engines.worker_settings import explicit_endpoint, parser_lines
-from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch, Role
+from penstock.manifests.deployment import Component, Launch
 
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
-
-
-def uses_nixl(component: Component) -> bool:
-    """Whether its workers are of llama.cpp and transfer KV with NIXL."""
-    if component.engine is not Engine.LLAMACPP or component.role not in (Role.PREFILL, Role.DECODE):
-        return False
-    config = component.engine_config
-    values = config.values if isinstance(config, KnownConfig) else {}
-    backend = values.get(LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT)
-    return bool(backend == "nixl")
-
-
-def simulate(
-    component: Component, launch: Launch, parsed: Parsed | NotParsed
-) -> Simulation | NoSimulation:
-    """The mocker instead of llama.cpp, as vLLM: it has the same kind of prefix cache."""
-    return simulation(effective(component, launch, parsed))
 
 
 def effective(

@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 from penstock.engines.container import ContainerFiles, NotInManifests
 from penstock.engines.parser_messages import argparse_error, needs_a_package
-from penstock.engines.substitutes import substituted
+from penstock.engines.substitutes import TRTLLM, VLLM, substituted
 
 Parser = Callable[[list[str]], Any]
 Output = dict[str, Any]
@@ -34,16 +34,12 @@ POD_ENV = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}
 
 
 def trtllm_parser() -> Parser:
-    from penstock.engines.substitutes import trtllm
-
-    with substituted(trtllm.MODULES):
+    with substituted(TRTLLM):
         return _parse_args("dynamo.trtllm.args")
 
 
 def vllm_parser() -> Parser:
-    from penstock.engines.substitutes import vllm
-
-    with substituted(vllm.MODULES):
+    with substituted(VLLM):
         import_module("dynamo.vllm.state_agent")  # imported at the end of the parse
         return _parse_args("dynamo.vllm.args")
 
@@ -68,12 +64,12 @@ def llamacpp_parser() -> Parser:
 
     def parser(arguments: list[str]) -> Any:
         parsed = parse(arguments)
-        own = {
+        settings = {
             "model": str(parsed.model),
             "served_model_name": parsed.served_model_name,
             "engine_args": parsed.config.model_dump(),
         }
-        return SimpleNamespace(**vars(parsed.runtime) | own)
+        return SimpleNamespace(**vars(parsed.runtime) | settings)
 
     return parser
 

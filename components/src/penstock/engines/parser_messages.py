@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from penstock.nearest import nearest_name
+from penstock.text.names import nearest_name
 
 _UNKNOWN_ARGUMENT = re.compile(r"[Uu]n(?:recognized|known) arguments?[^-]*(--?[\w.-]+)")
 _ARGUMENT = re.compile(r"argument (-[^:]+):")

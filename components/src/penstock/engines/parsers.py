@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_in
-from penstock.engines.startup_errors import StartupError, startup_errors
 from penstock.errors import LaunchError, MissingToolError, Problem
+from penstock.files import only_penstock
 from penstock.manifests.deployment import Launch
-from penstock.shipped import only_penstock
+from penstock.strict_yaml.loader import load, load_json
 
 TIME_LIMIT_S = 60.0  # the child needs about 1 s; a cold disk cache has taken 10 s
 ARGUMENTS = ("-P", "-m", "penstock.engines.parse_child")
@@ -186,8 +189,11 @@ def _result(name: str, launch: Launch, output: ParserOutput) -> ParseResult:
         return NotParsed(component=name, reason=output.reason)
     if output.outcome == "rejected":
         return _rejected(name, launch, output)
-    if errors := startup_errors(launch, output.settings):
-        return _rejected_at_startup(name, launch, errors)
+    if errors := [*_startup_errors(launch, output.settings)]:
+        text = "; ".join(f"argument {flag}: {message}" for flag, message in errors)
+        fix = f"Set {errors[0][0]} to a value that {launch.module} accepts."
+        problem = _problem(name, launch, text, fix)
+        return Rejected(component=name, problem=problem, engine_message=text)
     return Parsed(component=name, settings=output.settings, warnings=tuple(output.warnings))
 
 
@@ -201,12 +207,6 @@ def _rejected(name: str, launch: Launch, output: ParserOutput) -> Rejected | Not
     else:
         text = _with_variables(launch, output.text)
         fix = fix_of(text, launch.module or "", output.flags)
-    return Rejected(component=name, problem=_problem(name, launch, text, fix), engine_message=text)
-
-
-def _rejected_at_startup(name: str, launch: Launch, errors: Sequence[StartupError]) -> Rejected:
-    text = "; ".join(f"argument {error.flag}: {error.message}" for error in errors)
-    fix = f"Set {errors[0].flag} to a value that {launch.module} accepts."
     return Rejected(component=name, problem=_problem(name, launch, text, fix), engine_message=text)
 
 
@@ -229,3 +229,46 @@ def _unresolved_values(launch: Launch) -> list[str]:
 def _problem(name: str, launch: Launch, text: str, fix: str) -> Problem:
     message = f"{launch.module} rejects: {' '.join(text.split()).rstrip('.')}"
     return Problem(message=message, place=launch.place or name, fix=fix)
+
+
+JSON_FLAGS = {
+    "override_engine_args": "--override-engine-args",
+    "model_loader_extra_config": "--model-loader-extra-config",
+}
+FILE_FLAG = "--extra-engine-args"
+
+
+def _startup_errors(launch: Launch, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each flag of a TensorRT-LLM worker that its parser keeps as text and that the worker cannot
+    read (dynamo/trtllm/workers/llm_worker.py), and why."""
+    if launch.module != "dynamo.trtllm":
+        return
+    for name, flag in JSON_FLAGS.items():
+        if message := _not_an_object(settings.get(name)):
+            yield flag, message
+    path = settings.get("extra_engine_args") or ""
+    at = posixpath.normpath(posixpath.join(launch.cwd or "/", path))
+    if message := _not_a_mapping(path, launch.files.get(at)):
+        yield FILE_FLAG, message
+
+
+def _not_an_object(text: Any) -> str:
+    if not text:
+        return ""
+    try:
+        value = load_json(text)
+    except ValueError as error:
+        return f"{text!r} is not JSON ({error})"
+    return "" if isinstance(value, dict) else f"{text!r} is not a JSON object"
+
+
+def _not_a_mapping(path: str, text: str | None) -> str:
+    if text is None:
+        return ""
+    try:
+        value = load(text)
+    except yaml.YAMLError as error:
+        return f"{path} is not YAML ({' '.join(str(error).split())})"
+    if isinstance(value, dict):
+        return ""
+    return f"{path} must contain a mapping, got {type(value).__name__}"

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from penstock.engines.flags import load
-from penstock.nearest import nearest, nearest_name
+from penstock.text.names import nearest, nearest_name
 
 Fields = Mapping[str, Mapping[str, Any]]
 Path = tuple[str, ...]
@@ -116,8 +116,8 @@ def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[Section
 
 
 def _one_of(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MOST])
-    return f"one of {shown}" + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+    listed = ", ".join(names[:MOST])
+    return f"one of {listed}" + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
 
 
 def _outside(value: float, field: Mapping[str, Any]) -> str:

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from penstock.manifests.deployment import Engine
 
-# llama.cpp's option for the KV transfer, and its default (`LlamaCppConfig`, which needs pydantic).
-LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT = "kv_transfer_backend", "shared_memory"
 # Settings that several engines have, with each engine's name for it: a dotted key of its file, or
 # its flag without dashes.
 COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {

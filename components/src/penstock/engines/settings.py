@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from penstock.engines.flag_file import arguments_of
-from penstock.engines.flags import GivenFlag, flag_table, given_flags
-from penstock.engines.llm_args.surely_valid import converted
+from penstock.engines.flags import GivenFlag, arguments_of, flag_table, given_flags
 from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
+from penstock.engines.trtllm_arguments import converted
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 from penstock.strict_yaml.loader import load_json
 
@@ -72,9 +71,9 @@ class Settings:
 
     def get(self, key: str) -> Setting | None:
         """The setting at a dotted key of the engine; the key may lead into a mapping."""
-        found = self.values.get(key)
-        if found is not None:
-            return found
+        setting = self.values.get(key)
+        if setting is not None:
+            return setting
         head, *rest = key.split(".")
         above = self.values.get(head)
         if not rest:
@@ -90,6 +89,11 @@ class Settings:
             value,
             above.location.below(*rest) if above.location.what == "config" else above.location,
         )
+
+    def value(self, key: str) -> Any:
+        """The value at a dotted key of the engine; None if it is not set."""
+        setting = self.get(key)
+        return setting.value if setting else None
 
     def _assembled(self, key: str) -> Setting | None:
         """A mapping that is set in parts: `--kv-transfer-config.kv_role kv_both`."""
@@ -108,11 +112,10 @@ class Settings:
 
     def location(self, name: str) -> Location:
         """Where one of `COMMON_SETTINGS` is set, or would be."""
-        found = self.common(name)
+        if (setting := self.common(name)) is not None:
+            return setting.location
         key = COMMON_SETTINGS[name].get(self.engine, name)
-        return (
-            found.location if found else Location(self.component, "config", tuple(key.split(".")))
-        )
+        return Location(self.component, "config", tuple(key.split(".")))
 
 
 def read_settings(component: Component, launch: Launch) -> Settings:
@@ -120,17 +123,17 @@ def read_settings(component: Component, launch: Launch) -> Settings:
     engine = component.engine
     if engine is None:
         raise ValueError(f"{component.name} runs no engine")
-    given = given_flags(launch.module or "", launch.arguments)
+    flags = given_flags(launch.module or "", launch.arguments)
     config = component.engine_config
     known = config.values if isinstance(config, KnownConfig) else {}
-    reader = _Reader(component.name, engine, given, known, launch.env)
+    reader = _Reader(component.name, engine, flags, known, launch.env)
     return Settings(
         engine=engine,
         values=_merged(reader.values()),
-        flags=given,
+        flags=flags,
         component=component.name,
         is_complete=isinstance(config, KnownConfig)
-        or not (_names_a_file(component) or _has_unknown_file(given)),
+        or not (_names_a_file(component) or _has_unknown_file(flags)),
         replaced=reader.replaced,
     )
 
@@ -153,12 +156,12 @@ def _names_a_file(component: Component) -> bool:
     return hasattr(component.engine_config, "path")
 
 
-def _has_unknown_file(given: Iterable[GivenFlag]) -> bool:
+def _has_unknown_file(flags: Iterable[GivenFlag]) -> bool:
     """Whether a flag that the engine does not have, such as `--config-path`, names a file with
     settings. An image with such a launcher may read it."""
     return any(
-        one.flag is None and str(one.text or "").endswith((".yaml", ".yml", ".json"))
-        for one in given
+        flag.flag is None and str(flag.text or "").endswith((".yaml", ".yml", ".json"))
+        for flag in flags
     )
 
 
@@ -166,15 +169,15 @@ def _has_unknown_file(given: Iterable[GivenFlag]) -> bool:
 class _Reader:
     component: str
     engine: Engine
-    given: tuple[GivenFlag, ...]
+    used_flags: tuple[GivenFlag, ...]
     file: Mapping[str, Any]
     env: Mapping[str, str]
 
     def values(self) -> Iterator[tuple[str, Setting]]:
         """(key, setting), lowest precedence first."""
         if self.engine is Engine.TRTLLM:
-            for key, one in self._of_trtllm():
-                yield key, Setting(converted(key, one.value), one.location)
+            for key, setting in self._of_trtllm():
+                yield key, Setting(converted(key, setting.value), setting.location)
         elif self.engine in (Engine.MOCKER, Engine.LLAMACPP):
             yield from self._command_line()
             yield from self._file()
@@ -195,8 +198,8 @@ class _Reader:
         become one value, the last (vllm/utils/argparse_utils.py 0.31.0)."""
         if self.engine is not Engine.VLLM:
             return {}
-        own = PARTS.values()  # they are added to the section
-        parts = {key.partition(".")[0] for key, _ in self._flags if "." in key and key not in own}
+        added = PARTS.values()  # they are added to the section
+        parts = {key.partition(".")[0] for key, _ in self._flags if "." in key and key not in added}
         return {key: setting for key, setting in self._flags if key in parts}
 
     @cached_property
@@ -221,28 +224,28 @@ class _Reader:
     def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
         table = flag_table(self.engine.module)
         words = arguments_of(self.engine, table, key, setting.value) if table else []
-        given = next(table.read(words), None) if table and words else None
+        used = next(table.read(words), None) if table and words else None
         if not words and key.startswith(("no-", "no_")):
             return  # `no-x: false` has no effect
-        if given is None:
+        if used is None:
             yield from self._by_spelling(f"--{key.replace('_', '-')}", setting)
             return
         is_text = isinstance(setting.value, (str, bool))
-        read = Setting(given.value, setting.location) if is_text else setting
-        yield from self._by_spelling(given.spelling, read, given)
+        read = Setting(used.value, setting.location) if is_text else setting
+        yield from self._by_spelling(used.spelling, read, used)
 
     def _command_line(self) -> Iterator[tuple[str, Setting]]:
-        for given in self.given:
-            setting = Setting(given.value, Location(self.component, "args", (given.spelling,)))
+        for used in self.used_flags:
+            setting = Setting(used.value, Location(self.component, "args", (used.spelling,)))
             if self.engine is Engine.TRTLLM:
-                names = [s.lstrip("-") for s in given.flag.spellings] if given.flag else []
+                names = [s.lstrip("-") for s in used.flag.spellings] if used.flag else []
                 key = next((TRTLLM_FLAGS[n] for n in names if n in TRTLLM_FLAGS), None)
-                yield key or given.spelling, setting
+                yield key or used.spelling, setting
             elif self.engine in (Engine.MOCKER, Engine.LLAMACPP):
-                name = given.spelling.lstrip("-")
+                name = used.spelling.lstrip("-")
                 yield MOCKER_FLAGS.get(name, name), setting
             else:
-                yield from self._by_spelling(given.spelling, setting, given)
+                yield from self._by_spelling(used.spelling, setting, used)
 
     def _environment(self) -> Iterator[tuple[str, Setting]]:
         for flag, key in TRTLLM_FLAGS.items():
@@ -252,14 +255,14 @@ class _Reader:
                 yield key, Setting(value, Location(self.component, "env", (name,)))
 
     def _by_spelling(
-        self, spelling: str, setting: Setting, given: GivenFlag | None = None
+        self, spelling: str, setting: Setting, used: GivenFlag | None = None
     ) -> Iterator[tuple[str, Setting]]:
         """The setting under each spelling of its flag."""
         table = flag_table(self.engine.module)
-        flag = given.flag if given else table.by_spelling.get(spelling) if table else None
-        if given and given.inner:
-            key = ".".join(given.inner)
-            yield f"{given.flag.name if given.flag else spelling.lstrip('-')}.{key}", setting
+        flag = used.flag if used else table.by_spelling.get(spelling) if table else None
+        if used and used.inner:
+            key = ".".join(used.inner)
+            yield f"{used.flag.name if used.flag else spelling.lstrip('-')}.{key}", setting
             return
         if spelling.startswith("--no-") and flag is not None:
             setting = Setting(
@@ -274,18 +277,18 @@ class _Reader:
 
     def _override(self) -> Iterator[tuple[str, Setting]]:
         """The override, which replaces the sections of `REPLACED` as a whole."""
-        for location, values in overrides(self.component, self.given, self.env):
+        for location, values in overrides(self.component, self.used_flags, self.env):
             yield from ((key, Setting(value, location)) for key, value in values.items())
 
 
 def overrides(
-    component: str, given: Iterable[GivenFlag], env: Mapping[str, str]
+    component: str, flags: Iterable[GivenFlag], env: Mapping[str, str]
 ) -> Iterator[tuple[Location, Mapping[str, Any]]]:
     """What `--override-engine-args`, its variable and `--trtllm.a.b` set, each with its place."""
     sources = [
-        (Location(component, "args", (one.spelling,)), one.text or "")
-        for one in given
-        if one.flag is not None and one.flag.name == OVERRIDE
+        (Location(component, "args", (used.spelling,)), used.text or "")
+        for used in flags
+        if used.flag is not None and used.flag.name == OVERRIDE
     ]
     if not sources and OVERRIDE_VARIABLE in env:
         sources = [(Location(component, "env", (OVERRIDE_VARIABLE,)), env[OVERRIDE_VARIABLE])]
@@ -295,10 +298,10 @@ def overrides(
             yield location, {str(key): value for key, value in values.items()}
     dotted: dict[str, Any] = {}
     last = ""
-    for one in given:
-        if one.spelling.startswith(DOTTED) and one.text is not None:
-            last = one.spelling
-            _put(dotted, last.removeprefix(DOTTED).split("."), _inferred(one.text))
+    for used in flags:
+        if used.spelling.startswith(DOTTED) and used.text is not None:
+            last = used.spelling
+            _put(dotted, last.removeprefix(DOTTED).split("."), _inferred(used.text))
     if dotted:
         yield Location(component, "args", (last,)), dotted
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.engines import llamacpp, mocker, sglang, trtllm, vllm
-from penstock.engines.engine import EngineModule
-from penstock.manifests.deployment import Engine
+from penstock.engines.engine import EngineModule, NoSimulation, Simulation
+from penstock.engines.parsers import NotParsed, Parsed
+from penstock.manifests.deployment import Component, Engine, Launch
 
 ENGINES: Mapping[Engine, EngineModule] = {
     Engine.TRTLLM: trtllm,
@@ -18,3 +19,13 @@ ENGINES: Mapping[Engine, EngineModule] = {
     Engine.LLAMACPP: llamacpp,
     Engine.MOCKER: mocker,
 }
+
+
+def simulate(
+    component: Component, launch: Launch, parsed: Parsed | NotParsed
+) -> Simulation | NoSimulation:
+    """The mocker that runs in place of the component's engine. ``launch`` is one of the
+    component's, ``parsed`` its result from `parse_launches`."""
+    if component.engine in (None, Engine.MOCKER):
+        return mocker.simulate(launch, parsed)
+    return mocker.simulation(ENGINES[component.engine].effective(component, launch, parsed))

@@ -1,13 +1,20 @@
-"""Which versions of vLLM and SGLang refuse a key or a choice, from a table of their sources."""
+"""What versions of the engines accept, from tables of their sources.
+
+Keys and choices of vLLM and SGLang, architectures of models, and the variables that Dynamo, the
+engines and huggingface_hub read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 
 from penstock.engines.flags import load
+from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Engine
+from penstock.text.names import nearest
 
 TABLE = "value_history.json"
 EVERY = "*"
@@ -78,3 +85,55 @@ def refusals(engine: Engine, kind: str, name: str, value: str) -> Iterator[Refus
             is_first=at[0] == 0,
             is_last=at[-1] == len(versions) - 1,
         )
+
+
+VARIABLES = "variable_names.json"
+# Two letters in a name of 25 letters. Custom variables differ more from existing ones.
+SIMILARITY = 0.92
+
+
+@cache
+def _known_variables(prefix: str) -> frozenset[str]:
+    """The known variables with a prefix. Those of vLLM and SGLang are in value_history.json too."""
+    engines = {"VLLM_": "vllm", "SGLANG_": "sglang"}
+    table = load("value_history.json")[engines[prefix]] if prefix in engines else None
+    named = table["variables"]["named"] if table else ()
+    return frozenset((*load(VARIABLES)[prefix], *named))
+
+
+def misspelled(name: str) -> str:
+    """The variable that a name resembles which no program reads; empty for any other name."""
+    prefix = f"{name.partition('_')[0]}_"
+    if prefix not in load(VARIABLES) or name in _known_variables(prefix):
+        return ""
+    near = nearest(name, _known_variables(prefix), SIMILARITY)
+    # Names that differ only in a digit, such as V1 and V2, are two variables.
+    return near if _without_digits(near) != _without_digits(name) else ""
+
+
+def _without_digits(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())
+
+
+ARCHITECTURES = "architectures.json"
+# TensorRT-LLM's release notes ("Model Support") of the version. Of other models, they and Dynamo's
+# pages differ, or state no version.
+TRTLLM: Mapping[str, str] = {
+    "GlmMoeDsaForCausalLM": "1.3.0rc9",
+    "Qwen3_5ForConditionalGeneration": "1.3.0rc9",
+    "Qwen3_5MoeForConditionalGeneration": "1.3.0rc9",
+}
+# The release notes of vLLM 0.23 state that M3 is not supported, but Dynamo's page "Model Early
+# Access Builds" states that its recipes run on the images of 1.3, which have 0.23.
+DOUBTFUL = ("MiniMaxM3SparseForConditionalGeneration",)
+
+
+def first_version(engine: Engine, architecture: str) -> str | None:
+    """The first engine version in Dynamo's releases that has the architecture; None if unknown, or
+    if the oldest known version has it."""
+    if architecture in DOUBTFUL:
+        return None
+    table = TRTLLM if engine is Engine.TRTLLM else load(ARCHITECTURES).get(engine.value, {})
+    first = table.get(architecture)
+    oldest = getattr(next(iter(RELEASES.values())), engine.value, None)
+    return None if first == oldest else first

@@ -43,8 +43,8 @@ class Difference:
 
 def facts(version: str) -> Mapping[str, Any]:
     """The table of one version, or of the one whose facts are used instead."""
-    found: Mapping[str, Any] = load(TABLE)["versions"][wheel_of(version)]
-    return found
+    known: Mapping[str, Any] = load(TABLE)["versions"][wheel_of(version)]
+    return known
 
 
 def compare(old: str, new: str) -> tuple[Difference, ...]:
@@ -65,10 +65,10 @@ def differences(old: str, new: str) -> dict[str, list[str]]:
     for difference in compare(old, new):
         names = modules.setdefault((difference.what, difference.text), [])
         names.append(difference.module.removeprefix("dynamo."))
-    found: dict[str, list[str]] = {}
+    grouped: dict[str, list[str]] = {}
     for (what, text), names in modules.items():
-        found.setdefault(what, []).append(f"{text} ({', '.join(names)})")
-    return found
+        grouped.setdefault(what, []).append(f"{text} ({', '.join(names)})")
+    return grouped
 
 
 def knows(version: str, module: str, spelling: str) -> bool:
@@ -159,12 +159,12 @@ def _by_spelling(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """What changed about a flag that both versions have."""
-    found = [
+    changes = [
         f"{key} {_shown(before.get(key))} is now {_shown(after.get(key))}"
         for key in COMPARED
         if before.get(key) != after.get(key)
     ]
-    return ", ".join([*found, *_variable_changes(before.get("variable"), after)])
+    return ", ".join([*changes, *_variable_changes(before.get("variable"), after)])
 
 
 def _variable_changes(old: str | None, after: Mapping[str, Any]) -> Iterator[str]:

@@ -5,33 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.engine import (
     Effective,
     Mode,
     NoSimulation,
-    Simulation,
     Switch,
     Unset,
     Value,
+    explicit_endpoint,
+    parser_lines,
+    speculation_line,
 )
-from penstock.engines.mocker_command import simulation
 from penstock.engines.parsers import NotParsed, Parsed
-from penstock.engines.worker_settings import explicit_endpoint, parser_lines, speculation_line
 from penstock.manifests.deployment import Component, Launch
-from penstock.positive_int import positive_int
+from penstock.text.values import as_mapping, positive_int
 
 DEFAULT_BLOCK_SIZE = 16  # CacheConfig.DEFAULT_BLOCK_SIZE; an attention backend may prefer another
 MODES = {"agg": Mode.AGG, "prefill": Mode.PREFILL, "decode": Mode.DECODE}
 # Workers that register no chat model; a mocker instead of them would respond to chat requests.
 OTHER_WORKERS = ("embedding_worker", "classify_worker", "realtime", "headless")
-
-
-def simulate(
-    component: Component, launch: Launch, parsed: Parsed | NotParsed
-) -> Simulation | NoSimulation:
-    """The mocker instead of vLLM; needs the parser's settings."""
-    return simulation(effective(component, launch, parsed))
 
 
 def effective(

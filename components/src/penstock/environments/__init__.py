@@ -1,4 +1,4 @@
-"""Separate Python environments for large tools, like images on a cluster: `penstock env install`.
+"""Separate environments for large tools, like images on a cluster: `penstock tools env install`.
 
 Each is one pinned requirements file in this folder, installed from the package index.
 """

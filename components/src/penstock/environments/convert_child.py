@@ -51,8 +51,8 @@ def main() -> None:
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
         kind = tensor.name.split(".")[-2]
-        made = unpermuted(values, heads[kind]) if kind in heads else values
-        weights[name_of(tensor.name)] = np.ascontiguousarray(made)
+        tensor_values = unpermuted(values, heads[kind]) if kind in heads else values
+        weights[name_of(tensor.name)] = np.ascontiguousarray(tensor_values)
     folder.mkdir()
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer(fields).save(str(folder / "tokenizer.json"))
@@ -96,15 +96,15 @@ def tokenizer(fields: dict[str, Any]) -> Tokenizer:
     """
     tokens = fields["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
-    made = Tokenizer(models.BPE({token: at for at, token in enumerate(tokens)}, merges))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer = Tokenizer(models.BPE({token: at for at, token in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\p{N}"), "isolated"), pre_tokenizers.ByteLevel(False)]
     )
-    made.decoder = decoders.ByteLevel()
+    tokenizer.decoder = decoders.ByteLevel()
     types = fields["tokenizer.ggml.token_type"]
     control = [token for token, kind in zip(tokens, types, strict=True) if kind == CONTROL]
-    made.add_special_tokens([AddedToken(token, normalized=False) for token in control])
-    return made
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in control])
+    return tokenizer
 
 
 def files(fields: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -46,6 +46,6 @@ def _python(*names: str) -> str:
     if python is None:
         message = f"Dynamo {DEFAULT} is not installed"
         raise MissingToolError(
-            Problem(message=message, fix=f"Run `penstock env install {NAME}` (0.6 GB, once).")
+            Problem(message=message, fix=f"Run `penstock tools env install {NAME}` (0.6 GB, once).")
         )
     return str(python)

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 
 
 def begin(path: Path) -> None:

@@ -20,14 +20,14 @@ CACHED_AS = "fb374d419588a4632f3f557e76b4b70aebbca790"  # sha1 of its URL
 
 def link(environment: Path) -> None:
     """Link the file to where `vocabulary` finds it; MissingToolError when its checksum is wrong."""
-    found = next(environment.glob(f"lib/python*/site-packages/**/{CACHED_AS}"), None)
-    if found is None or hashlib.sha256(found.read_bytes()).hexdigest() != SHA256:
+    cached = next(environment.glob(f"lib/python*/site-packages/**/{CACHED_AS}"), None)
+    if cached is None or hashlib.sha256(cached.read_bytes()).hexdigest() != SHA256:
         raise MissingToolError(
             Problem(place=NAME, message=f"the package does not contain the expected {FILE}")
         )
     folder = environment / "encodings"
     folder.mkdir()
-    (folder / FILE).symlink_to(found)
+    (folder / FILE).symlink_to(cached)
 
 
 def vocabulary() -> Path | None:

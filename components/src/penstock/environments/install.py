@@ -16,7 +16,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.environments import folder
 from penstock.environments.gpu_engines import require_platform
 from penstock.environments.interpreter import (
@@ -28,7 +27,8 @@ from penstock.environments.interpreter import (
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError, Problem
-from penstock.nearest import nearest
+from penstock.files import write_file
+from penstock.text.names import nearest
 
 FOLDER = Path(__file__).parent
 # Environment → the environment whose startup modules for Python it gets too.
@@ -50,7 +50,7 @@ class Environment:
         return "installed" if is_installed(self.path) else "not installed"
 
     def as_dict(self) -> dict[str, str]:
-        """The JSON object of `penstock env list --json`."""
+        """The JSON object of `penstock tools env list --json`."""
         return {
             "name": self.name,
             "state": self.state,
@@ -74,8 +74,8 @@ def list_environments() -> list[Environment]:
 
 def find_environment(name: str | None) -> Environment:
     names = [e.name for e in list_environments()]
-    found = next((e for e in list_environments() if e.name == name), None)
-    if found is None:
+    environment = next((e for e in list_environments() if e.name == name), None)
+    if environment is None:
         near = nearest(name or "", names)
         raise MissingToolError(
             Problem(
@@ -83,7 +83,7 @@ def find_environment(name: str | None) -> Environment:
                 fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
             )
         )
-    return found
+    return environment
 
 
 def install(environment: Environment, *, quiet: bool = False) -> str:

@@ -14,18 +14,18 @@ PYTHON = {**gpu_engines.PYTHON, "agentperf": "3.12"}
 OWN_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def base_python(name: str, own: str = OWN_PYTHON) -> str:
+def base_python(name: str, current: str = OWN_PYTHON) -> str:
     """What `uv venv --python` gets for environment ``name``: an executable, or a version, which uv
     finds or downloads.
 
     pyenv's versions are looked up here: uv stops at pyenv's shim of a version that is installed but
     not active, because the shim fails. ``own``: penstock's version.
     """
-    needed = PYTHON.get(name, own)
-    if needed == own:
+    needed = PYTHON.get(name, current)
+    if needed == current:
         return sys.executable
-    found = sorted(_pyenv().glob(f"versions/{needed}.*/bin/python{needed}"))
-    return str(found[-1]) if found else needed
+    executables = sorted(_pyenv().glob(f"versions/{needed}.*/bin/python{needed}"))
+    return str(executables[-1]) if executables else needed
 
 
 def require_python(name: str, version: str) -> None:
@@ -43,11 +43,11 @@ def require_python(name: str, version: str) -> None:
     )
 
 
-def missing_python_fix(name: str, own: str = OWN_PYTHON) -> str:
+def missing_python_fix(name: str, current: str = OWN_PYTHON) -> str:
     """The fix of a message if uv makes no environment ``name``; empty if it needs no other
     Python."""
-    needed = PYTHON.get(name, own)
-    if needed == own:
+    needed = PYTHON.get(name, current)
+    if needed == current:
         return ""
     return f"Install Python {needed}, for example with `uv python install {needed}`."
 

@@ -19,14 +19,14 @@ FOLDER = "openmp"
 def link(environment: Path) -> None:
     """Link the library under its own name; MissingToolError when the package has none."""
     packages = "lib/python*/site-packages"
-    found = next(environment.glob(f"{packages}/sentencepiece.libs/libgomp-*"), None)
-    if found is None:
+    library = next(environment.glob(f"{packages}/sentencepiece.libs/libgomp-*"), None)
+    if library is None:
         raise MissingToolError(
             Problem(place=NAME, message=f"the package sentencepiece does not contain {LIBRARY}")
         )
     folder = environment / FOLDER
     folder.mkdir()
-    (folder / LIBRARY).symlink_to(found)
+    (folder / LIBRARY).symlink_to(library)
 
 
 def search_path(environment: Path) -> Path | None:

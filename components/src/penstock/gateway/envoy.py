@@ -6,11 +6,15 @@ are Envoy Gateway's. TLS needs a certificate. The configuration contains the key
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from penstock.errors import UsageError
 from penstock.gateway.errors import local_replies, route_metadata
 from penstock.gateway.policy import (
     CLIENT_HEADER,
@@ -28,6 +32,7 @@ from penstock.gateway.policy import (
     Limit,
     Policy,
 )
+from penstock.text.names import did_you_mean
 
 Config = dict[str, Any]
 
@@ -39,6 +44,10 @@ LIMIT = "envoy.filters.http.local_ratelimit"
 ROUTER = "envoy.filters.http.router"
 UNLIMITED = 4_294_967_295  # as Envoy Gateway writes it
 MOST_CLIENTS = 10_000
+# The part of the configuration that changes while Envoy runs.
+ROUTES = "gateway"
+PROBE_HEADER = "x-penstock-probe"
+PROBE_PATH = "/version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +71,12 @@ class LocalSetup:
     """Addresses and keys, which the cluster provides for Envoy Gateway."""
 
     listen: Address
+    # Release → address of its frontend.
     frontends: Mapping[str, Address]
-    """Release → address of its frontend."""
+    # Client → API key.
     keys: Mapping[str, str]
-    """Client → API key."""
+    # None: no TLS.
     certificate: Certificate | None = None
-    """None: no TLS."""
 
 
 def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Config:
@@ -239,14 +248,14 @@ def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
 def _limit(limit: Limit) -> Config:
     """One bucket for everyone, or one for each value of the client header."""
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-    own = _bucket(limit.requests, limit.seconds)
-    fields: Config = {"token_bucket": own}
+    bucket = _bucket(limit.requests, limit.seconds)
+    fields: Config = {"token_bucket": bucket}
     if limit.per == "client":
         action = {"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}}
         fields = {
             "token_bucket": _bucket(UNLIMITED, 1),
             "rate_limits": [{"actions": [action]}],
-            "descriptors": [{"entries": [{"key": "client"}], "token_bucket": own}],
+            "descriptors": [{"entries": [{"key": "client"}], "token_bucket": bucket}],
             "always_consume_default_token_bucket": False,
             "max_dynamic_descriptors": MOST_CLIENTS,
         }
@@ -311,3 +320,116 @@ def _circuit_breakers(requests: int, retries: int) -> Config:
         "max_retries": retries,
     }
     return {"thresholds": [bound]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveRoutes:
+    """Where Envoy finds its routes, and how penstock finds out which ones it has applied.
+
+    Envoy reads them from a descriptor that it inherits, so no file in a folder contains a key. It
+    reads them again when a file is moved into a watched folder. Streams continue, and the next
+    request of a connection that is already open follows the new configuration.
+    """
+
+    # Inherited by Envoy; it has the routes as JSON.
+    descriptor: int
+    # Envoy reads the routes again when a file is moved into it.
+    folder: Path
+    # Random value of the header with which penstock's own requests need no key.
+    probe: str
+
+    def source(self) -> Config:
+        """The `rds` of Envoy's connection manager."""
+        paths = {
+            "path": f"/dev/fd/{self.descriptor}",
+            "watched_directory": {"path": str(self.folder)},
+        }
+        source = {"resource_api_version": "V3", "path_config_source": paths}
+        return {"route_config_name": ROUTES, "config_source": source}
+
+    def routes(self, policy: Policy, local: LocalSetup, version: int) -> str:
+        """The content of the descriptor. It contains the keys: never print it."""
+        clients = route(policy, local)
+        match = {"headers": [{"name": PROBE_HEADER, "string_match": {"exact": self.probe}}]}
+        applied = {
+            "match": {"path": PROBE_PATH, **match},
+            "direct_response": {"status": 200, "body": {"inline_string": str(version)}},
+        }
+        first = {
+            "match": clients["match"] | match,
+            "metadata": clients["metadata"],
+            "route": clients["route"],
+            "request_headers_to_remove": [PROBE_HEADER],
+        }
+        host = {"name": policy.name, "domains": ["*"], "routes": [applied, first, clients]}
+        message = "config.route.v3.RouteConfiguration"
+        configuration = typed(message, name=ROUTES, virtual_hosts=[host])
+        return json.dumps({"version_info": str(version), "resources": [configuration]})
+
+
+def local_setup(
+    policy: Policy,
+    listen: Address,
+    backends: Sequence[str],
+    shadow: str | None,
+    keys: Mapping[str, str],
+    certificate: Certificate | None = None,
+) -> LocalSetup:
+    """The addresses of all releases of the policy, from the options of `penstock gateway up`.
+
+    Raises UsageError with every problem.
+    """
+    problems: list[str] = []
+    urls = dict(_pairs(backends, problems))
+    releases = [b.release for b in policy.backends]
+    problems += [_unknown(name, releases) for name in urls if name not in releases]
+    for backend in policy.backends:
+        if backend.release not in urls and backend.share:
+            problems.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")
+    if policy.shadow is None and shadow is not None:
+        problems.append(
+            "--shadow is given, but the gateway file has no shadow section: add one, or remove it"
+        )
+    if policy.shadow is not None and shadow is None:
+        problems.append(f"the shadow {policy.shadow.release} has no URL: add --shadow URL")
+    elif policy.shadow is not None and shadow is not None:
+        urls[policy.shadow.release] = shadow
+    addresses = {name: _address_of_url(name, url, problems) for name, url in urls.items()}
+    if problems:
+        raise UsageError(*problems)
+    frontends = {name: address for name, address in addresses.items() if address is not None}
+    return LocalSetup(listen=listen, frontends=frontends, keys=keys, certificate=certificate)
+
+
+def _pairs(arguments: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str]]:
+    seen: set[str] = set()
+    for argument in arguments:
+        name, separator, url = argument.partition("=")
+        if not separator:
+            problems.append(f"--backend {argument}: write RELEASE=URL")
+        elif name in seen:
+            problems.append(f"--backend {name} is given twice")
+        else:
+            seen.add(name)
+            yield name, url
+
+
+def _unknown(name: str, releases: list[str]) -> str:
+    hint = did_you_mean(name, releases) or f"its backends: {', '.join(releases)}"
+    return f"--backend {name}: not in the gateway file; {hint}"
+
+
+def _address_of_url(name: str, url: str, problems: list[str]) -> Address | None:
+    """Host and port of http://HOST:PORT, optionally followed by /v1, as `penstock up` prints it."""
+    parts = urlsplit(url)
+    try:
+        port = parts.port or 80
+    except ValueError:
+        port = 0
+    host = {"localhost": "127.0.0.1"}.get(parts.hostname or "", parts.hostname or "")
+    numeric = re.fullmatch(r"[0-9.]+|[0-9a-f:]*:[0-9a-f:]*", host)
+    plain = parts.scheme == "http" and not parts.query and parts.username is None
+    if not (plain and port and numeric and parts.path in ("", "/", "/v1", "/v1/")):
+        problems.append(f"{name}: {parts.scheme or 'the URL'} … is not http://ADDRESS:PORT")
+        return None
+    return Address(host=host, port=port)

@@ -28,7 +28,7 @@ def numbers_of(policy: Policy) -> Mapping[str, object]:
 
 
 def largest_request(policy: Policy) -> str:
-    """For people, with units."""
+    """The limits of one request as text, for a message."""
     messages = f" or {policy.max_messages} messages" if policy.max_messages else ""
     return f"{policy.max_request_kib} KiB{messages}"
 
@@ -78,7 +78,7 @@ def _mapper(status: int, numbers: Mapping[str, object]) -> Config:
 
 
 def _any_other() -> Config:
-    """Such as 400 for a malformed request; Envoy's own text is the message."""
+    """The format of other errors, such as 400 for a malformed request. The message is Envoy's."""
     error = {"message": "%LOCAL_REPLY_BODY%", "type": INVALID, "param": None, "code": None}
     return {"filter": _status("GE", 400), "body_format_override": _json({"error": error})}
 

@@ -6,17 +6,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, InitErrorDetails
 
+from penstock.files import in_repository
 from penstock.graph.gateway import HeaderName, Limits, Tls
-from penstock.strict_yaml.base import Items, Port, Spec, invalid
+from penstock.graph.text_file import read_text_file
+from penstock.strict_yaml import problems
+from penstock.strict_yaml.base import HEADER_NAME, Items, Port, Spec, invalid
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.places import Path as FieldPath
+from penstock.strict_yaml.places import place_of
+from penstock.strict_yaml.problems import FieldProblem, parse_strictly, shown
 
 MOST_BACKENDS = 16  # limit of one HTTPRoute rule
 LARGEST_WEIGHT = 1_000_000  # limit of the Gateway API
 DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 DNS_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+FORMS = {
+    HEADER_NAME: "a header name: letters, digits and '-'",
+    DNS_LABEL: "lower-case letters, digits and '-'",
+    DNS_NAME: "lower-case letters, digits and '-', with dots between",
+}
+GATEWAY = DocumentKind(
+    is_small=True,
+    name="a gateway file",
+    example=in_repository("k8s/gateway/gateway.yaml"),
+    may_quote_lines=False,  # a broken line may hold an API key
+)
 
 # Kubernetes allows 63 characters, of which "-frontend" takes some.
 Release = Annotated[str, Field(pattern=DNS_LABEL, max_length=53)]
@@ -100,3 +121,57 @@ class Gateway(Limits):
             message = f"{self.shadow.release} is also a backend, so it would get requests twice"
             raise invalid("shadow.release", message, "Name the release of the candidate.")
         return self
+
+
+def field_problems(error: ValidationError) -> list[FieldProblem]:
+    """Every error that pydantic found in a gateway file."""
+    return [_field_problem(e) for e in error.errors(include_url=False)]
+
+
+def _field_problem(error: ErrorDetails) -> FieldProblem:
+    path: FieldPath = error["loc"]
+    match error["type"]:
+        case "string_pattern_mismatch" | "string_too_long":
+            got = shown(path, _input(error))
+            message = f"must be {_form(error)}, got {got}"
+            return FieldProblem(place=place_of(path), message=message, fix="Correct the name.")
+        case "penstock":
+            context = error["ctx"]
+            return FieldProblem(
+                place=context["place"], message=context["message"], fix=context["fix"]
+            )
+    return _common_problem(error)
+
+
+def _form(error: ErrorDetails) -> str:
+    if error["type"] == "string_too_long":
+        return f"at most {error['ctx']['max_length']} characters"
+    return FORMS[error["ctx"]["pattern"]]
+
+
+def _input(error: ErrorDetails) -> Any:
+    """The value; hidden under `api_keys`, where a user may have written a key by mistake."""
+    value = error["input"]
+    return "(not shown)" if error["loc"][:1] == ("api_keys",) and isinstance(value, str) else value
+
+
+def _common_problem(error: ErrorDetails) -> FieldProblem:
+    """The shared messages for types, bounds and choices."""
+    again: InitErrorDetails = {
+        "type": error["type"],
+        "loc": error["loc"],
+        "input": _input(error),
+        "ctx": error.get("ctx", {}),
+    }
+    same = ValidationError.from_exception_data("Gateway", [again])
+    return problems.field_problems(same, Gateway)[0]
+
+
+def load_gateway(path: Path) -> Gateway:
+    """InputError when the file cannot be read, GraphError with every problem in it."""
+    return parse_gateway(read_text_file(path), str(path))
+
+
+def parse_gateway(text: str, source: str) -> Gateway:
+    """``source`` is the file, for messages. GraphError with every problem."""
+    return parse_strictly(text, source, GATEWAY, Gateway, field_problems)

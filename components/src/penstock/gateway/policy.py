@@ -58,8 +58,8 @@ class BackendTarget:
     release: str
     namespace: str
     port: int
+    # Weight of a backend; percentage of a shadow.
     share: int
-    """Weight of a backend; percentage of a shadow."""
 
     @property
     def service(self) -> str:
@@ -88,10 +88,10 @@ class Policy:
     name: str
     namespace: str
     gateway_class: str
+    # None: any.
     hostname: str | None
-    """None: any."""
+    # None: no TLS.
     tls_secret: str | None
-    """None: no TLS."""
     key_secret: str
     key_header: str
     backends: tuple[BackendTarget, ...]
@@ -100,12 +100,12 @@ class Policy:
     connect_s: int
     idle_s: int
     upload_s: int
+    # 0: no limit.
     request_s: int
-    """0: no limit."""
     retries: int
     max_request_kib: int
+    # None: not counted.
     max_messages: int | None
-    """None: not counted."""
     max_parallel_requests: int
 
     @property

@@ -205,12 +205,12 @@ def _extension(policy: Policy) -> list[Object]:
 
 def _grants(policy: Policy) -> list[Object]:
     """ReferenceGrants, which allow requests to Services of other namespaces."""
-    others: dict[str, list[str]] = {}
+    namespaces: dict[str, list[str]] = {}
     for target in policy.targets:
         if target.namespace != policy.namespace:
-            others.setdefault(target.namespace, []).append(target.service)
+            namespaces.setdefault(target.namespace, []).append(target.service)
     grants = []
-    for namespace, services in sorted(others.items()):
+    for namespace, services in sorted(namespaces.items()):
         spec = {
             "from": [{"group": GATEWAY_API, "kind": "HTTPRoute", "namespace": policy.namespace}],
             "to": [{"group": "", "kind": "Service", "name": name} for name in sorted(services)],

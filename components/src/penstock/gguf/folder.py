@@ -1,7 +1,8 @@
 """Write config.json, generation_config.json and the tokenizer files of a GGUF file.
 
 They contain no weights: Dynamo's frontend needs the tokenizer and the chat template, and
-`penstock verify` the sizes.
+`penstock verify` the sizes. `PRE_TOKENIZERS` has the expressions of each model family's own
+tokenizer.json; the worker compares the result with llama.cpp's tokenizer before it serves.
 """
 
 from __future__ import annotations
@@ -10,15 +11,14 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
-from penstock.gguf.pre_tokenizers import PRE_TOKENIZERS
+from penstock.files import write_file
 
 MAGIC = b"GGUF"
 FORMAT = 2  # of the folder; another number makes folders in a cache outdated
@@ -50,21 +50,21 @@ def write_folder(file: Path, folder: Path) -> None:
     metadata = read_metadata(file)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
-        made = Path(temporary) / "model"
-        made.mkdir()
-        own = file.with_name(TOKENIZER)
-        if own.exists():
-            shutil.copy(own, made / TOKENIZER)
+        draft = Path(temporary) / "model"
+        draft.mkdir()
+        beside = file.with_name(TOKENIZER)
+        if beside.exists():
+            shutil.copy(beside, draft / TOKENIZER)
         else:
-            tokenizer(metadata, file).save(str(made / TOKENIZER))
+            tokenizer(metadata, file).save(str(draft / TOKENIZER))
         for name, content in _files(metadata).items():
-            write_file(made / name, json.dumps(content, indent=1))
-        _rename(made, folder)
+            write_file(draft / name, json.dumps(content, indent=1))
+        _rename(draft, folder)
 
 
-def _rename(made: Path, folder: Path) -> None:
+def _rename(draft: Path, folder: Path) -> None:
     try:
-        made.rename(folder)
+        draft.rename(folder)
     except OSError:
         if not (folder / TOKENIZER).exists():  # else another worker was faster
             raise
@@ -99,24 +99,24 @@ def tokenizer(metadata: Metadata, file: Path) -> Tokenizer:
     tokens = metadata["tokenizer.ggml.tokens"]
     merges = [tuple(merge.split(" ", 1)) for merge in metadata["tokenizer.ggml.merges"]]
     types = metadata["tokenizer.ggml.token_type"]
-    made = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
-    made.pre_tokenizer = PRE_TOKENIZERS[pre]()
-    made.decoder = decoders.ByteLevel()
-    made.add_tokens(
+    built = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+    built.pre_tokenizer = PRE_TOKENIZERS[pre]()
+    built.decoder = decoders.ByteLevel()
+    built.add_tokens(
         [
             AddedToken(token, normalized=False, special=kind == CONTROL)
             for token, kind in zip(tokens, types, strict=True)
             if kind in (CONTROL, USER_DEFINED)
         ]
     )
-    return made
+    return built
 
 
 def _files(metadata: Metadata) -> dict[str, Any]:
     tokens = metadata["tokenizer.ggml.tokens"]
     ids = {name: metadata.get(f"tokenizer.ggml.{name}") for name in END_TOKENS}
-    own = END_TEXTS.get(str(metadata["general.architecture"]), ())
-    named = [tokens.index(text) for text in own if text in tokens]
+    end_texts = END_TEXTS.get(str(metadata["general.architecture"]), ())
+    named = [tokens.index(text) for text in end_texts if text in tokens]
     ends = list(dict.fromkeys(i for i in (*ids.values(), *named) if i is not None))
     start = metadata.get("tokenizer.ggml.bos_token_id")
     names = {
@@ -168,3 +168,52 @@ def _size(metadata: Metadata, name: str) -> int:
 
 def _problem(file: Path, message: str, fix: str) -> InputError:
     return InputError(Problem(file=str(file), message=message, fix=fix))
+
+
+SUFFIXES = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+REST = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+START = r"[^\r\n\p{L}\p{N}]?"
+O200K = "|".join(
+    [
+        f"{START}{UPPER}*{LOWER}+{SUFFIXES}?",
+        f"{START}{UPPER}+{LOWER}*{SUFFIXES}?",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        REST,
+    ]
+)
+WORDS = rf"{SUFFIXES}|{START}\p{{L}}+|%s| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{REST}"
+
+
+def _gpt2() -> Any:
+    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+
+
+def _smollm() -> Any:
+    # The model's own file says `Digits`, which Dynamo's fastokens does not read.
+    digits = pre_tokenizers.Split(Regex(r"\p{N}"), behavior="isolated")
+    return pre_tokenizers.Sequence([digits, _gpt2()])
+
+
+def _split(expression: str) -> Callable[[], Any]:
+    def make() -> Any:
+        split = pre_tokenizers.Split(Regex(expression), behavior="isolated")
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre_tokenizers.Sequence([split, level])
+
+    return make
+
+
+# By GGUF's `tokenizer.ggml.pre`: how a vocabulary of byte-level BPE splits text.
+PRE_TOKENIZERS: dict[str, Callable[[], Any]] = {
+    "default": _gpt2,
+    "gpt-2": _gpt2,
+    "smollm": _smollm,
+    "gpt-4o": _split(O200K),
+    "gpt-oss": _split(O200K),
+    "llama-bpe": _split(WORDS % r"\p{N}{1,3}"),
+    "llama3": _split(WORDS % r"\p{N}{1,3}"),
+    "qwen2": _split(WORDS % r"\p{N}"),
+}

@@ -49,7 +49,6 @@ FaultKind = Literal[
     "packet-loss",
     "slow-network",
     "disk-full",
-    "clock-step",
     "kill-supervisor",
     "scale",
     "edit-twice",

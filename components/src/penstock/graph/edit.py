@@ -22,11 +22,11 @@ from penstock.errors import GraphError, InputError, Problem
 from penstock.graph.load import LoadedGraph, parse_graph
 from penstock.graph.renamed_keys import warn_of
 from penstock.graph.text_file import read_text_file
-from penstock.significant import plain_number
-from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.strict_yaml.kind import MOST_REPLICAS
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import Path, place_of
-from penstock.strict_yaml.problems import did_you_mean
+from penstock.text.names import did_you_mean
+from penstock.text.numbers import plain_number
 
 # Start and end (character offsets), and the text that replaces what is between them.
 Splice = tuple[int, int, str]
@@ -233,12 +233,11 @@ def _check(loaded: LoadedGraph, changes: Mapping[str, int]) -> None:
     known = ["frontend", *loaded.graph.pools]
     problems = [_unknown(loaded.source, name, known) for name in changes if name not in known]
     problems += [
-        Problem(
-            file=loaded.source,
-            line=loaded.places.line_of(f"{name}.replicas"),
-            place=f"{name}.replicas",
-            message=f"must be an integer from 0 to {MOST_REPLICAS:,}, got {count!r}",
-            fix=f"Give a number, such as `{name}=2`.",
+        _located(
+            loaded,
+            f"{name}.replicas",
+            f"must be an integer from 0 to {MOST_REPLICAS:,}, got {count!r}",
+            f"Give a number, such as `{name}=2`.",
         )
         for name, count in changes.items()
         if name in known and not _is_count(count)
@@ -253,19 +252,19 @@ def _is_autoscaled(loaded: LoadedGraph, name: str) -> bool:
 
 
 def _owned(loaded: LoadedGraph, name: str) -> Problem:
-    place = f"{name}.autoscaling"
     owner = loaded.values[name]["autoscaling"]["owner"]
     fixes = {
         "planner": "Change `min` there and `planner.max_gpus`",
         "external": "Scale its scaling adapter",
     }
-    return Problem(
-        file=loaded.source,
-        line=loaded.places.line_of(place),
-        place=place,
-        message=f"{owner} sets the number of replicas, not the graph",
-        fix=f"{fixes.get(owner, 'Change `min` and `max` there')}, or remove `autoscaling`.",
-    )
+    message = f"{owner} sets the number of replicas, not the graph"
+    fix = f"{fixes.get(owner, 'Change `min` and `max` there')}, or remove `autoscaling`."
+    return _located(loaded, f"{name}.autoscaling", message, fix)
+
+
+def _located(loaded: LoadedGraph, place: str, message: str, fix: str) -> Problem:
+    problem = Problem(file=loaded.source, place=place, message=message, fix=fix)
+    return loaded.places.located(problem)
 
 
 def _is_count(count: object) -> bool:
@@ -274,7 +273,7 @@ def _is_count(count: object) -> bool:
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
     listed = ", ".join(known)
-    fix = did_you_mean(name, known) or f"Use one of them, such as `{known[-1]}=2`."
+    fix = did_you_mean(name, known, f"Use one of them, such as `{known[-1]}=2`.")
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 
@@ -282,6 +281,7 @@ def _with_entry(text: str, name: str, key: str, value: str, source: str) -> str:
     """The text after the first splice that gives the expected values when it is read again."""
     values = parse_graph(text, source).values
     section = {**(values.get(name) or {}), key: yaml.load(value, Loader=SafeLoader)}  # noqa: S506
+    # The edited text is read again: a splice that changes anything else is never written.
     expected = {**values, name: section}
     for start, end, new in _splices(text, name, key, value):
         edited = text[:start] + new + text[end:]
@@ -309,12 +309,12 @@ def _splices(text: str, name: str, key: str, value: str) -> list[Splice]:
         return []
     section = _entry(root, name)
     if not isinstance(section, yaml.MappingNode):
-        found = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
+        splices = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
     elif (old := _entry(section, key)) is not None:
-        found = [(old.start_mark.index, old.end_mark.index, value)]
+        splices = [(old.start_mark.index, old.end_mark.index, value)]
     else:
-        found = [_new_key(section, f"{key}: {value}", newline)]
-    return [(start + offset, end + offset, new) for start, end, new in found]
+        splices = [_new_key(section, f"{key}: {value}", newline)]
+    return [(start + offset, end + offset, new) for start, end, new in splices]
 
 
 def _entry(node: yaml.MappingNode, name: str) -> yaml.Node | None:

@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from penstock import image_reference, model_id
+from penstock.graph import image_reference, model_id
 from penstock.graph.foreign_keys import POOLS, fix_of_key
 from penstock.graph.model import Graph
-from penstock.hardware.unsupported import meant_gpu
-from penstock.significant import plain_number
+from penstock.hardware.gpus import meant_gpu
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
     HEADER_NAME,
@@ -25,10 +24,10 @@ from penstock.strict_yaml.base import (
     OTLP_ENDPOINT,
     QUANTITY,
 )
-from penstock.strict_yaml.number_fixes import number_fix
 from penstock.strict_yaml.places import Path, Places, looks_secret, place_of
 from penstock.strict_yaml.problems import BOUNDS, MEMORY, PATTERNS, Text, kind_of, model_at, shown
-from penstock.strict_yaml.value_fixes import section_fix
+from penstock.strict_yaml.value_fixes import number_fix, section_fix
+from penstock.text.numbers import plain_number
 
 GPU = ("hardware", "gpu")
 PLAIN_INTEGER = re.compile(r"-?[1-9][0-9]*")  # a text only because it has too many digits
@@ -123,7 +122,7 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     """`hardware: H100`, where `hardware.gpu` was meant."""
     main = MAIN_KEYS.get(str(path[-1]))
     if section_fix(value):
-        return None
+        return None  # the text is a `key: value` line without its space, which has a fix of its own
     message = f"must be a section of `key: value` lines, got {kind_of(value)} {shown(path, value)}"
     if main is None or looks_secret(place_of(path)):
         keys = ", ".join(section.model_fields) if (section := model_at(path, Graph)) else ""
@@ -136,16 +135,17 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     if (*path, main) == GPU:
         meant = meant_gpu(str(value), choices)
     else:
-        meant = next((one for one in choices if one == str(value).lower()), "")
+        meant = next((choice for choice in choices if choice == str(value).lower()), "")
     if choices and not meant:
         written = _written((*path, main), "…", is_set)
         fix = f"Write {written}, with one of {', '.join(choices)}."
         more = f" {value} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
-    given = meant or value
-    if looks_secret(place_of((*path, main))) or not _fits(given, schema):
-        given = _example(schema)
-    return Text(message=message, fix=f"Write {_written((*path, main), given, is_set)}.")
+    example = meant or value
+    # What cannot be right, or must not be printed, is not repeated as the value to write.
+    if looks_secret(place_of((*path, main))) or not _fits(example, schema):
+        example = _example(schema)
+    return Text(message=message, fix=f"Write {_written((*path, main), example, is_set)}.")
 
 
 def _written(path: Path, value: Any, is_set: bool) -> str:
@@ -175,8 +175,8 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
         message = "must have a value, got nothing (null)"
         if model_at(path, Graph) is not None:
             return Text(message=message, fix="Remove this --set.")
-        given = _written(path, _example(schema), is_set=True)
-        return Text(message=message, fix=f"Write {given}, or remove this --set.")
+        expression = _written(path, _example(schema), is_set=True)
+        return Text(message=message, fix=f"Write {expression}, or remove this --set.")
     got = shown(path, value)
     if kind in NUMBERS:
         is_integer = isinstance(value, str) and PLAIN_INTEGER.fullmatch(value)
@@ -187,12 +187,14 @@ def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
         got = str(value) if is_integer else got
         if not expected or looks_secret(place):
             return None
-        given = _written(path, _example(schema, value), is_set=True)
-        return Text(message=f"must be {expected}, got {got}", fix=f"Write {expected}: {given}.")
+        expression = _written(path, _example(schema, value), is_set=True)
+        return Text(
+            message=f"must be {expected}, got {got}", fix=f"Write {expected}: {expression}."
+        )
     if kind == "string_type" and path[-1] in MEMORY and type(value) is int:
-        given = _written(path, f"{value}Gi", is_set=True)
+        expression = _written(path, f"{value}Gi", is_set=True)
         message = f"must be a string, got {kind_of(value)} {got}"
-        return Text(message=message, fix=f"Write it with its unit: {given}.")
+        return Text(message=message, fix=f"Write it with its unit: {expression}.")
     if kind == "string_type" and isinstance(value, (bool, int, float)):
         quoted = '"…"' if looks_secret(place) else json.dumps(json.dumps(value))
         fix = f"Write it in the file, in quotes ({quoted}): --set makes a {_kind(value)} of it."

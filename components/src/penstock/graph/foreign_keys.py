@@ -196,6 +196,6 @@ def _template_of(path: Path) -> str:
     """The place in the tables for an unknown key; empty if there is none, or it is its section."""
     *above, last = map(str, path)
     section, key = ".".join(above), snake_case(last)
-    own = BY_SECTION.get("pool" if section in POOLS else section, {})
-    found = own.get(key) or PLACES.get(key, "")
-    return "" if found == section else found
+    of_section = BY_SECTION.get("pool" if section in POOLS else section, {})
+    template = of_section.get(key) or PLACES.get(key, "")
+    return "" if template == section else template

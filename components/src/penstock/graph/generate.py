@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import get_args
@@ -84,7 +84,7 @@ def generated_files() -> dict[str, str]:
     """Path under the project root → text of the file."""
     return {
         "helm/penstock/values.yaml": f"# {BY}\n{ABOUT_VALUES}\n{values_yaml()}",
-        "helm/penstock/values.schema.json": _schema_text(),
+        "helm/penstock/values.schema.json": schema_text(values_schema(), BY),
         "helm/penstock/files/pool-defaults.yaml": f"# {BY}\n{ABOUT_POOL_DEFAULTS}"
         + yaml.safe_dump(pool_defaults(), sort_keys=False),
         "helm/penstock/files/hardware.yaml": f"# {BY_HARDWARE}\n{ABOUT_HARDWARE}"
@@ -130,43 +130,37 @@ def _requirements() -> dict[str, object]:
     }
 
 
-def _schema_text() -> str:
+def schema_text(schema: Mapping[str, object], by: str) -> str:
     """The schema with its origin on line 1, as JSON has no comments."""
-    text = json.dumps({"$comment": BY, **values_schema()}, indent=2, ensure_ascii=False)
+    # On line 1, where the tests and readers look for it.
+    text = json.dumps({"$comment": by, **schema}, indent=2, ensure_ascii=False)
     return text.replace("{\n  ", "{ ", 1) + "\n"
 
 
-def stale(root: Path) -> list[Path]:
-    """The generated files that are missing or out of date."""
-    paths = {root / name: text for name, text in generated_files().items()}
+def stale(files: Mapping[str, str], root: Path) -> list[Path]:
+    """The generated files below the root that are missing or out of date; path → text."""
+    paths = {root / name: text for name, text in files.items()}
     return [p for p, text in paths.items() if not p.exists() or p.read_text("utf-8") != text]
 
 
-def write_generated(root: Path) -> list[Path]:
-    """Write the stale files and return their paths."""
-    changed = stale(root)
-    texts = generated_files()
-    for path in changed:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(texts[path.relative_to(root).as_posix()], "utf-8")
-    return changed
-
-
-def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m penstock.graph.generate", description=__doc__)
+def run(argv: Sequence[str], files: Mapping[str, str], module: str, about: str) -> int:
+    """Write the stale files, or report them with `--check`; the exit status."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=about)
     parser.add_argument("root", nargs="?", type=Path, default=Path(), help="the project root")
     parser.add_argument(
         "--check", action="store_true", help="exit 1 if a file is stale; write none"
     )
     options = parser.parse_args(argv)
-    if not options.check:
-        for path in write_generated(options.root):
-            print(f"wrote {path}")
-        return 0
-    for path in (found := stale(options.root)):
-        print(f"{path}: stale. Fix: Run `make generate`.", file=sys.stderr)
-    return 1 if found else 0
+    paths = stale(files, options.root)
+    for path in paths:
+        if options.check:
+            print(f"{path}: stale. Fix: Run `make generate`.", file=sys.stderr)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path.relative_to(options.root).as_posix()], "utf-8")
+        print(f"wrote {path}")
+    return 1 if paths and options.check else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], generated_files(), "penstock.graph.generate", __doc__ or ""))

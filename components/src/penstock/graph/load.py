@@ -19,7 +19,7 @@ from penstock.graph.explain import Explanations
 from penstock.graph.model import Graph
 from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
-from penstock.graph.overrides import apply_sets
+from penstock.graph.overrides import apply_sets, with_decimals
 from penstock.graph.renamed_keys import (
     DeprecatedKey,
     Renamed,
@@ -27,13 +27,11 @@ from penstock.graph.renamed_keys import (
     rename_keys,
     warn_of,
 )
-from penstock.graph.set_decimals import with_decimals
 from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.nodes import Node, texts_by_place
-from penstock.strict_yaml.places import Places, looks_secret, place_of
+from penstock.strict_yaml.places import Node, Places, looks_secret, place_of, texts_by_place
 from penstock.strict_yaml.problems import field_problems, located, shown
 
 # Helm's limit for a release name. Kubernetes allows 63; the rest is for suffixes.
@@ -98,6 +96,7 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
     document = read_document(text, source, GRAPH)
     require_graph_keys(document, Graph.model_fields, source)
     problems = [*name_problems(source), *document.problems]
+    # Of a text that the strict reader refuses, Helm would only repeat the problems.
     problems += [] if document.problems else _helm_problems(document, text, source)
     overridden = apply_sets(document.values, sets)
     problems += overridden.problems
@@ -123,6 +122,7 @@ def load_draft(draft: GraphDraft, name: str | None = None) -> LoadedGraph:
     renamed = draft.renamed
     graph = _validated(draft, problems)
     if problems or graph is None:
+        # In the order of the file, with those of the command line at the end.
         raise GraphError(*sorted(problems, key=_order))
     return LoadedGraph(
         graph=graph,
@@ -147,8 +147,8 @@ def _validated(draft: GraphDraft, problems: list[Problem]) -> Graph | None:
         return Graph.model_validate(renamed.values)
     except ValidationError as error:
         texts = texts_by_place(draft.node)
-        found = field_problems(error, Graph, Explanations(places))
-        for problem in located(found, problems, places, draft.source):
+        field_errors = field_problems(error, Graph, Explanations(places))
+        for problem in located(field_errors, problems, places, draft.source):
             overridden = places.set_of(problem.place) is not None
             written = as_written(problem.place, renamed.deprecations)
             placed = _of_a_set(problem) if overridden else _as_text(problem, texts.get(written))
@@ -203,13 +203,13 @@ def _helm_problems(document: Document, text: str, source: str) -> list[Problem]:
         return [Problem(file=source, message=f"Helm cannot read the file: {error}")]
     places = Places(positions=document.positions)
     return [
-        Problem(
-            file=source,
-            line=places.line_of(place),
-            column=places.column_of(place),
-            place=place,
-            message=f"Helm reads {helm}, penstock reads {ours}",
-            fix="Write the value unambiguously, and quote it if it is a string.",
+        places.located(
+            Problem(
+                file=source,
+                place=place,
+                message=f"Helm reads {helm}, penstock reads {ours}",
+                fix="Write the value unambiguously, and quote it if it is a string.",
+            )
         )
         for place, ours, helm in _differences(document.values, helm_values, ())
     ]

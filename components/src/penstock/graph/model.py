@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from penstock.graph.choices import Device, DynamoVersion, EngineKind
+from penstock.graph.choices import AnyFaultKind, Device, DynamoVersion, EngineKind, Probe
 from penstock.graph.cluster import Cluster, ModelCache
-from penstock.graph.command_settings import Checks, Drill, Verify
 from penstock.graph.component import (
     Frontend,
     Planner,
@@ -25,10 +25,10 @@ from penstock.graph.messages import problem
 from penstock.graph.references import Image, ModelId, ServedName
 from penstock.graph.router import Router
 from penstock.graph.slo import Slo
-from penstock.graph.speculation import NO_SPECULATION, Speculation
-from penstock.graph.tracing import Tracing, refuse_own_variables
 from penstock.graph.versions import DEFAULT, OLDEST_MOCKER, numbers, version_in_tag, with_version
 from penstock.strict_yaml.base import (
+    OTLP_ENDPOINT,
+    Count,
     Env,
     Items,
     ObjectName,
@@ -38,6 +38,101 @@ from penstock.strict_yaml.base import (
     Text,
     invalid,
 )
+
+NO_SPECULATION = ("mocker", "llamacpp")  # engines without it
+
+
+class Speculation(Spec):
+    method: Literal["eagle3", "mtp", "ngram"] = Field(description="Method that drafts the tokens.")
+    draft_model: Text | None = Field(
+        default=None, description="ID or path of the draft model, required by eagle3."
+    )
+    draft_revision: Text | None = Field(
+        default=None,
+        description=(
+            "Commit of the draft model. model.cache.download requires it, unless draft_model is a "
+            "path."
+        ),
+    )
+    draft_tokens: Positive = Field(
+        default=3, description="Number of tokens that are drafted per step."
+    )
+
+    @model_validator(mode="after")
+    def _eagle_needs_a_draft_model(self) -> Self:
+        if self.method == "eagle3" and self.draft_model is None:
+            raise problem("draft_model", "draft_model_missing", method=self.method)
+        if self.method != "eagle3" and self.draft_model is not None:
+            raise problem("draft_model", "draft_model_unused", method=self.method)
+        return self
+
+
+# Variables that the chart derives from the section.
+VARIABLES = (
+    "OTEL_EXPORT_ENABLED",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_PROTOCOL",
+    "OTEL_SERVICE_NAME",
+    "OTEL_TRACES_SAMPLE_RATIO",
+)
+# They replace the endpoint above for traces.
+SPECIFIC = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+
+
+class Tracing(Spec):
+    endpoint: Annotated[str, Field(pattern=OTLP_ENDPOINT)] = Field(
+        description=(
+            "OTLP endpoint of an OpenTelemetry Collector, Tempo or Jaeger, with its port. Port "
+            "4318 selects OTLP over HTTP, any other port OTLP over gRPC. `up` records the traces "
+            "on this machine instead."
+        )
+    )
+    sample_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description=(
+            "Share of requests that are traced, from 0 to 1. A request with a traceparent header "
+            "follows the sampling decision of the header. `up` traces all requests."
+        ),
+    )
+
+
+def refuse_own_variables(sections: Mapping[str, Mapping[str, str]]) -> None:
+    """An error for a variable of the export in an `env` section (place → variables)."""
+    for place, env in sections.items():
+        for name in (*VARIABLES, *SPECIFIC):
+            if name in env:
+                raise problem(f"{place}.{name}", "variable_with_tracing")
+
+
+class Verify(Spec):
+    must_pass: Items[Probe] = Field(
+        default=(),
+        description="Probes of `penstock verify` for which an inconclusive result is a failure.",
+    )
+
+
+class Drill(Spec):
+    permitted_failures: dict[AnyFaultKind, Count] = Field(
+        default={},
+        description=(
+            "Maximum number of avoidable failures of requests per fault, for each kind of fault; "
+            "0 for kinds that are not listed."
+        ),
+    )
+    stall_s: Positive = Field(
+        default=5,
+        description="Time in seconds without a token after which a request counts as stalled.",
+    )
+
+
+class Checks(Spec):
+    suppress: dict[str, Text] = Field(
+        default={},
+        description=(
+            "Rules of `penstock check` to suppress in this graph, each with the reason. Their "
+            "findings are not counted."
+        ),
+    )
 
 
 class Model(Spec):
@@ -217,7 +312,7 @@ class Graph(Spec):
         default=Slo(),
         description=(
             "Service level objectives (SLO): limits for the latencies of a request, by which "
-            "`simulate` and `tune` rate a graph. `plan` writes them. The chart ignores them."
+            "`simulate` and `plan` rate a graph. `plan` writes them. The chart ignores them."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from penstock.errors import GraphError, Problem, ProblemKind
-from penstock.nearest import nearest
 from penstock.strict_yaml.document import Document
 from penstock.strict_yaml.events import position_of_event
 from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
+from penstock.text.names import nearest
 
 # Every Kubernetes object has both at its top level; a graph has neither.
 _MANIFEST = (
@@ -90,7 +90,7 @@ def _header(text: str) -> _Header | None:
 
 def _top_level(text: str) -> dict[str, yaml.ScalarEvent]:
     """The scalars at the top level of the first document: also of JSON, whose keys are quoted."""
-    found: dict[str, yaml.ScalarEvent] = {}
+    scalars: dict[str, yaml.ScalarEvent] = {}
     key: yaml.Event | None = None
     depth = 0
     try:
@@ -104,14 +104,14 @@ def _top_level(text: str) -> dict[str, yaml.ScalarEvent]:
                     key = event
                 elif depth == 1:
                     if isinstance(key, yaml.ScalarEvent) and isinstance(event, yaml.ScalarEvent):
-                        found[key.value] = event
+                        scalars[key.value] = event
                     key = None
                 depth += isinstance(event, yaml.CollectionStartEvent)
                 if depth > DEEPEST_OBJECT:
                     break  # libyaml takes minutes for 50,000 levels
     except yaml.YAMLError:
         pass  # the reader reports it
-    return found
+    return scalars
 
 
 def require_no_manifest(text: str, source: str) -> None:
@@ -122,9 +122,9 @@ def require_no_manifest(text: str, source: str) -> None:
     kind, line = header.kind, header.line
     fix = "Name the graph YAML."
     # Objects such as ConfigMaps may precede the deployment.
-    found = next((m for m in _MANIFEST[1].finditer(text) if m["kind"] == DEPLOYMENT), None)
-    if found is not None:
-        kind, line = DEPLOYMENT, text.count("\n", 0, found.start()) + 1
+    deployment = next((m for m in _MANIFEST[1].finditer(text) if m["kind"] == DEPLOYMENT), None)
+    if deployment is not None:
+        kind, line = DEPLOYMENT, text.count("\n", 0, deployment.start()) + 1
     if kind == DEPLOYMENT:
         fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
     message = f"is a Kubernetes manifest ({kind}), and this command needs a graph"
@@ -145,13 +145,14 @@ def _is_compose(values: Mapping[str, Any]) -> bool:
 def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
     """GraphError for a mapping that is not a graph at all, instead of one for each key."""
     values: Mapping[str, Any] = document.values
+    # First the files that have keys of a known format, then those that have no key of a graph.
     # A mistyped `modle` or `Engine` is an unknown key, for which a name is suggested.
     has_required = any(nearest(str(key), REQUIRED, SIMILAR) for key in values)
     if (has_required and not _is_compose(values)) or not values:
         return
-    found = next((row for row in OTHER_FILES if len(row[0] & set(values)) >= row[1]), None)
-    if found is not None:
-        keys, _, name, fix = found
+    row = next((row for row in OTHER_FILES if len(row[0] & set(values)) >= row[1]), None)
+    if row is not None:
+        keys, _, name, fix = row
         place = next(key for key in values if key in keys)
         message = f"the file is {name}, not a graph"
     elif PurePath(source).name in KUSTOMIZATION:

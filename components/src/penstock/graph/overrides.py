@@ -1,7 +1,8 @@
 """`--set path=value`, with Helm's own parser, applied to the values of a graph.
 
 The SDK parses an expression without base values, so `args[0]=x` would drop the other items. The
-base values are therefore prepended as an expression, with a numbered placeholder for each leaf.
+base values are therefore prepended as an expression, with a numbered placeholder for each leaf. The
+SDK makes a text of a decimal such as 0.8; `with_decimals` reads it as YAML does.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, JsonValue
 
 from penstock.errors import Problem
 from penstock.helm import HelmError, parse_set
-from penstock.strict_yaml.places import Path, place_of
+from penstock.strict_yaml.places import Path, place_of, value_at
 from penstock.strict_yaml.problems import kind_of, shown
-from penstock.strict_yaml.scalars import TOO_LARGE
+from penstock.strict_yaml.scalars import TOO_LARGE, read_scalar
 
 FILE = "--set"
 # From Unicode's private use area, so that no value of a user looks like a placeholder.
@@ -67,6 +71,7 @@ def _apply(values: dict[str, Any], expression: str) -> dict[str, Any] | None:
     parsed_alone = parse_set(expression)
     if not parsed_alone:
         return None
+    # Only the sections that the expression names: the text for Helm's parser stays short.
     present = {key: values[key] for key in parsed_alone if key in values}
     base = _Base()
     pairs = [f"{path}={leaf}" for path, leaf in base.pairs(present)]
@@ -194,11 +199,49 @@ def _too_large(before: Any, after: Any) -> list[Problem]:
             fix="Write a number below 2^53.",
         )
         for path in _changes(before, after, ())
-        if isinstance(value := _at(after, path), int) and abs(value) >= TOO_LARGE
+        if isinstance(value := value_at(after, path), int) and abs(value) >= TOO_LARGE
     ]
 
 
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        value = value[step]
-    return value
+def with_decimals(
+    values: Mapping[str, Any], sets: Mapping[str, str], model: type[BaseModel]
+) -> dict[str, Any]:
+    """The values with the decimals of --set as numbers; ``sets`` has the places that it changed."""
+    return {key: _read(value, (key,), sets, model) for key, value in values.items()}
+
+
+def _read(value: Any, path: Path, sets: Mapping[str, str], model: type[BaseModel]) -> Any:
+    if isinstance(value, dict):
+        return {key: _read(item, (*path, key), sets, model) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_read(item, (*path, at), sets, model) for at, item in enumerate(value)]
+    if not isinstance(value, str) or place_of(path) not in sets:
+        return value
+    number = read_scalar(value)
+    return number if isinstance(number, float) and _takes_decimals(model, path) else value
+
+
+def _takes_decimals(annotation: Any, path: Path) -> bool:
+    """Whether the field at the path below a type takes decimals, and no text."""
+    types = set(_leaves(annotation, path))
+    return float in types and str not in types
+
+
+def _leaves(annotation: Any, path: Path) -> Iterator[Any]:
+    """The types at a path; none for an unknown key, and float for an option of any type."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation is JsonValue:
+        yield float
+    elif origin is Annotated:
+        yield from _leaves(parts[0], path)
+    elif origin in (Union, UnionType):
+        for part in parts:
+            yield from _leaves(part, path)
+    elif not path:
+        yield annotation
+    elif origin in (dict, tuple):
+        yield from _leaves(parts[1] if origin is dict else parts[0], path[1:])
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(str(path[0]))
+        if field is not None:
+            yield from _leaves(field.annotation, path[1:])

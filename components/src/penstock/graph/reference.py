@@ -4,12 +4,78 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.graph.examples import EXAMPLES
 from penstock.graph.schema import Schema, has_default, plain_schema, section_of
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
+
+# Section after whose description the example is shown → YAML of one or several sections.
+EXAMPLES: Mapping[str, str] = {
+    "model": """\
+model:
+  id: openai/gpt-oss-120b
+  revision: b5c939de8f754692c1647ca79fbf85e8c1e70f8a
+  context_length: 131072
+  reasoning_parser: gpt_oss
+  tool_call_parser: harmony
+  cache:
+    pvc: model-cache
+    create: {size: 200Gi}
+    download: true
+  token_secret: hf-token-secret
+""",
+    "hardware": """\
+hardware:
+  gpu: h200
+  gpus_per_node: 8
+  nodes: 2
+  gpu_hour_price: 2.5
+  fabric: ib
+""",
+    "slo": """\
+slo:
+  ttft_ms: 1000
+  itl_ms: 20
+""",
+    "gateway": """\
+gateway:
+  hostname: llm.example.com
+  tls: {secret: llm-tls}
+  rate_limit: {requests: 600, unit: minute}
+""",
+    "prefill": """\
+prefill:
+  replicas: 4
+  gpus: 1
+  shared_memory: 80Gi
+  config: {max_batch_size: 64, max_num_tokens: 16384}
+decode:
+  replicas: 1
+  gpus: 4
+  shared_memory: 80Gi
+  config: {max_batch_size: 512, max_num_tokens: 16384}
+""",
+    "worker": """\
+worker:
+  gpus: 2
+  autoscaling:
+    owner: keda
+    min: 2
+    max: 8
+    signal: kv_usage
+    target: 0.8
+cluster:
+  monitoring: {pod_monitors: true}
+""",
+    "speculation": """\
+speculation:
+  method: eagle3
+  draft_model: nvidia/gpt-oss-120b-Eagle3-v3
+  draft_tokens: 3
+""",
+}
+
 
 WIDTH = 100
 
@@ -116,16 +182,16 @@ def reference_markdown() -> str:
 
 def _sections(schema: Schema, part: Schema, prefix: str) -> dict[str, list[str]]:
     """Definition → the dotted places that use it, in the order of the fields."""
-    found: dict[str, list[str]] = {}
+    places_by_section: dict[str, list[str]] = {}
     for name, prop in part["properties"].items():
         if "$ref" not in prop:
             continue
         section = section_of(prop)
-        found.setdefault(section, []).append(prefix + name)
+        places_by_section.setdefault(section, []).append(prefix + name)
         inner = _sections(schema, schema["$defs"][section], f"{prefix}{name}.")
         for deeper, places in inner.items():
-            found.setdefault(deeper, []).extend(places)
-    return found
+            places_by_section.setdefault(deeper, []).extend(places)
+    return places_by_section
 
 
 def _table(heading: str, part: Schema) -> str:

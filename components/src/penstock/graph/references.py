@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from penstock import image_reference, model_id
+from penstock.graph import image_reference, model_id
 from penstock.strict_yaml.base import invalid
 from penstock.strict_yaml.problems import shown
-from penstock.visible import visible
+from penstock.text.names import visible
 
 
 def _well_formed(problem_of: Callable[[str], tuple[str, str] | None]) -> AfterValidator:

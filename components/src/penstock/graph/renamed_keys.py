@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import Problem
 from penstock.graph.messages import MESSAGES
-from penstock.strict_yaml.places import Places, Position, is_within
+from penstock.strict_yaml.places import Places, is_within, value_at
 
 T = TypeVar("T")
 
@@ -82,13 +82,11 @@ def rename_keys(
             continue
         is_set = places.set_of(old) is not None
         file = set_file if is_set else source
-        position = places.position_of(old)
-        line = position.line if position else None
         value, result = _without(result, old)
         if _has(result, new):
-            problems.append(_given_twice(old, new, file, position))
+            problems.append(_given_twice(old, new, file, places))
             continue
-        deprecations.append(DeprecatedKey(old=old, new=new, file=file, line=line))
+        deprecations.append(DeprecatedKey(old=old, new=new, file=file, line=places.line_of(old)))
         result = _with(result, new, value)
         positions, sets = _moved(positions, old, new), _moved(sets, old, new)
     return Renamed(
@@ -105,18 +103,14 @@ def warn_of(deprecations: tuple[DeprecatedKey, ...]) -> None:
         warnings.warn(DeprecatedKeyWarning(key), stacklevel=2)
 
 
-def _given_twice(old: str, new: str, file: str, position: Position | None) -> Problem:
-    line, column = position or (None, None)
+def _given_twice(old: str, new: str, file: str, places: Places) -> Problem:
     message, fix = MESSAGES["key_given_twice"].filled(old=old, new=new)
-    return Problem(file=file, line=line, column=column, place=old, message=message, fix=fix)
+    return places.located(Problem(file=file, place=old, message=message, fix=fix))
 
 
 def _has(values: Any, place: str) -> bool:
-    for key in place.split("."):
-        if not isinstance(values, Mapping) or key not in values:
-            return False
-        values = values[key]
-    return True
+    absent = object()
+    return value_at(values, place.split("."), absent) is not absent
 
 
 def _without(values: Mapping[str, Any], place: str) -> tuple[Any, dict[str, Any]]:

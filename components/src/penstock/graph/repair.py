@@ -19,9 +19,9 @@ from pydantic.fields import FieldInfo
 
 from penstock.graph.foreign_keys import COMPONENTS, POOLS, place_of_key
 from penstock.graph.model import Graph
-from penstock.nearest import KEY_CUTOFF, nearest
-from penstock.strict_yaml.places import Path, parent_of, place_of
+from penstock.strict_yaml.places import Path, parent_of, place_of, value_at
 from penstock.strict_yaml.problems import model_at
+from penstock.text.names import KEY_CUTOFF, nearest
 
 MOST_CHOICES = 8
 # Sections, and keys of the graph, that decide what processes start with.
@@ -81,13 +81,13 @@ def choices(values: Any, place: str) -> tuple[Choice, ...]:
     section = model_at(path[:-1], Graph)
     fields = dict(section.model_fields) if section is not None else {}
     field = fields.get(str(path[-1]))
-    value = None if is_missing else _at(values, path)
+    value = None if is_missing else value_at(values, path)
     if field is not None:
         return tuple(_of_field(path, field, value))[:MOST_CHOICES]
     if not fields:
         is_scalar = isinstance(value, (bool, int, float))
         return Remove(), Set(json.dumps(value)) if is_scalar else Keep()
-    absent = [name for name in fields if name not in _at(values, path[:-1])]
+    absent = [name for name in fields if name not in value_at(values, path[:-1])]
     meant = nearest(str(path[-1]), absent, KEY_CUTOFF) or _name_here(path)
     return (Rename(meant), Remove()) if meant in absent else (Remove(),)
 
@@ -106,7 +106,7 @@ def opaque_owner(values: Any, place: str) -> str | None:
     field = section.model_fields.get(str(path[-1])) if path and section else None
     if not path or field is None or path[0] not in STARTERS:
         return None
-    kinds, value = list(_kinds(field.annotation)), _at(values, path)
+    kinds, value = list(_kinds(field.annotation)), value_at(values, path)
     is_replaced = (dict in kinds and not isinstance(value, dict)) or (
         tuple in kinds and not isinstance(value, list)
     )
@@ -123,7 +123,7 @@ def apply(values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
         path = (*above, place.removeprefix(parent_of(place)).removeprefix("."))
     if not path or isinstance(choice, Keep):
         return edited
-    parent: Any = _at(edited, path[:-1])
+    parent: Any = value_at(edited, path[:-1])
     last = path[-1]
     if isinstance(choice, Set):
         parent[last] = choice.value
@@ -132,12 +132,6 @@ def apply(values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
     elif isinstance(choice, Remove):
         del parent[last]
     return edited
-
-
-def _at(values: Any, path: Path) -> Any:
-    for step in path:
-        values = values[step]
-    return values
 
 
 def _of_field(path: Path, field: FieldInfo, value: Any) -> Iterator[Choice]:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.graph.messages import POD_KEYS_OF_THE_CHART
-from penstock.graph.model import Graph
+from penstock.graph.model import NO_SPECULATION, Graph
 from penstock.graph.renamed_keys import RENAMED_KEYS
 from penstock.graph.router import KV_ONLY
-from penstock.graph.speculation import NO_SPECULATION
 
 Schema = dict[str, Any]
 

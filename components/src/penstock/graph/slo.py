@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from penstock.significant import limit_text
 from penstock.strict_yaml.base import Spec
+from penstock.text.numbers import limit_text
 
 Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

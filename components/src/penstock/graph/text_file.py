@@ -1,4 +1,5 @@
-"""Read a text file that the user named; an InputError says what is wrong with it.
+"""Read a text file that the user named, or a graph that comes with penstock; an error says what is
+wrong with it.
 
 It imports nothing of the graph model, so that `penstock check` of a manifest starts without
 pydantic.
@@ -10,9 +11,9 @@ import codecs
 import stat
 from pathlib import Path
 
-from penstock.errors import InputError, Problem
-from penstock.graph.shipped_graphs import shipped_graphs
-from penstock.nearest import nearest
+from penstock.errors import InputError, Problem, UsageError
+from penstock.files import shipped
+from penstock.text.names import did_you_mean, nearest
 
 # A pipe of the shell: standard input, or `<(…)`.
 PIPES = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
@@ -101,3 +102,22 @@ def _similar(path: Path) -> str:
     if close := nearest(path.name, sorted(names), 0.7):
         return f"Did you mean {path.parent / close}?"
     return "Check the path."
+
+
+def shipped_graphs() -> list[str]:
+    """The names of the graphs that come with penstock, without `.yaml`."""
+    return sorted(file.stem for file in _folder().glob("*.yaml"))
+
+
+def shipped_graph(name: str) -> str:
+    """The text of the graph with this name; UsageError if none has it."""
+    name = name.removesuffix(".yaml")
+    names = shipped_graphs()
+    if name in names:
+        return (_folder() / f"{name}.yaml").read_text("utf-8")
+    fix = did_you_mean(name, names, f"Use one of {', '.join(names)}.")
+    raise UsageError(Problem(place="--example", message=f"no graph is called {name!r}", fix=fix))
+
+
+def _folder() -> Path:
+    return shipped("graphs", "dynamo_graphs")

@@ -24,10 +24,10 @@ Numbers = tuple[int, int, int]
 
 def numbers(version: str) -> Numbers:
     """The release of a version: (1, 7, 0) of 1.7.0.dev20261026."""
-    found = _NUMBERS.match(version)
-    if found is None:
+    match = _NUMBERS.match(version)
+    if match is None:
         raise ValueError(f"{version!r} does not begin with three numbers")
-    return int(found[1]), int(found[2]), int(found[3])
+    return int(match[1]), int(match[2]), int(match[3])
 
 
 def order(version: str) -> tuple[Numbers, bool, str]:
@@ -63,17 +63,17 @@ def minor(version: str) -> str:
 def version_in_tag(image: str) -> str | None:
     """The version in `VERSIONS` that the image's tag is, with a `v` before it and a suffix such as
     `-efa` or without; None for every other tag, as it may be a version of something else."""
-    found = _tag(image)
-    return found[2] if found else None
+    tag = _tag(image)
+    return tag[2] if tag else None
 
 
 def with_version(image: str, version: str) -> str:
     """The image with another version in its tag, whose `v` and suffix are kept."""
-    found = _tag(image)
-    if found is None:
+    tag = _tag(image)
+    if tag is None:
         raise ValueError(f"{image} has no version of Dynamo in its tag")
     name = image.rpartition(":")[0]
-    return f"{name}:{found[1]}{version}{found[3] or ''}"
+    return f"{name}:{tag[1]}{version}{tag[3] or ''}"
 
 
 def _tag(image: str) -> re.Match[str] | None:

@@ -1,4 +1,4 @@
-"""The GPUs that a graph's `hardware.gpu` may name.
+"""The GPUs that a graph's `hardware.gpu` may name, and which of them another name means.
 
 Memory is as CUDA reports it. Sources: AISimulate's system files (H100, B200, B300, GB200, GB300),
 corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
@@ -7,8 +7,10 @@ corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from penstock.text.names import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,3 +111,35 @@ def gpu_of_product(label: str) -> Gpu | None:
 def find_gpu(text: str) -> Gpu | None:
     """The GPU of a name in any case, or of a product label; None if unknown."""
     return GPUS.get(text.lower()) or gpu_of_product(text)
+
+
+# GPUs and accelerators whose names look like those of supported ones.
+_OTHERS = re.compile(
+    r"a(10g?|16|30|40|100|800|2000|4000|5000|6000)x?|l(4|20|40s?)|[vp]100s?|[tp]4|h(20|800)"
+    r"|b(40|100)|gh200|rtx|gtx|geforce|quadro|titan|pro|ada|spark|thor|jetson|orin|nvl|pcie|mig"
+    r"|mi\d+[a-z]?|radeon|instinct|gaudi\d?|hpu|tpu.*|trainium\d?|inferentia\d?"
+)
+
+
+def gpu_fix(text: str, supported: Sequence[str]) -> tuple[str, str]:
+    """(message, fix) for an argument that is no supported GPU."""
+    meant = meant_gpu(text, supported)
+    listed = f"Use one of {', '.join(supported)}."
+    if meant:
+        return f"{text} is unknown", f"Did you mean {meant}? {listed}"
+    return f"{text} is not supported", listed
+
+
+def meant_gpu(text: str, supported: Sequence[str]) -> str:
+    """The supported GPU that a text names with other words or a typing error, else empty.
+
+    A100 is no H100: for the name of another GPU nothing is suggested.
+    """
+    gpu = find_gpu(text)
+    if gpu is not None and gpu.name in supported:
+        return gpu.name
+    words = re.split(r"[^a-z0-9]+", text.lower())
+    if any(_OTHERS.fullmatch(word) for word in words):
+        return ""
+    first = text.strip("\"'“”‘’ ")[:1].lower()
+    return nearest(text, [name for name in supported if name.startswith(first)]) if first else ""

@@ -1,24 +1,70 @@
-"""Scrapes the metrics of all processes of a graph at the same time, each with its own time limit.
+"""Scrapes the metrics of all processes of a graph, and computes rates from two scrapes.
 
-A process that does not respond delays the others by at most `WAIT_S`.
+A process that does not respond delays the others by at most `WAIT_S`. The names of metrics were
+read from local processes (Dynamo 1.6.1's frontend, worker runtime and mocker, llama.cpp worker,
+vLLM on a CPU). Those of TensorRT-LLM and SGLang are from `k8s/monitoring` or their collectors.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from typing import Any
 
 import httpx
 
-from penstock.live.names import READ
+from penstock.local.load import (
+    IN_FLIGHT,
+    KV_USAGE,
+    ROUTER_QUEUE,
+    RUNNING,
+    WAITING,
+    WORKER_QUEUE,
+    WORKER_REQUESTS,
+)
 from penstock.local.ports import LOOPBACK
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import ReplicaStatus
 from penstock.manifests.deployment import Role
-from penstock.metrics import Metrics, parse
+from penstock.metrics import Metrics, Sample, parse
+from penstock.serving.frontend_metrics import CACHED, FRONTEND, ITL, PROMPT, REQUESTS, TTFT
+
+STARTED = f"{FRONTEND}requests_started_total"
+OUTPUT = f"{FRONTEND}output_tokens_total"
+ACTIVE = f"{FRONTEND}active_requests"
+ADMITTED = f"{FRONTEND}router_admission_received_total"
+LAST_TTFT = f"{FRONTEND}worker_last_time_to_first_token_seconds"
+LAST_ITL = f"{FRONTEND}worker_last_inter_token_latency_seconds"
+
+ENGINE_RUNNING = (*RUNNING, "llamacpp_requests_running")
+ENGINE_WAITING = (*WAITING, "llamacpp_requests_waiting")
+# Gauges, from the engine's own to the one of Dynamo's runtime.
+ENGINE_KV_USAGE = (*KV_USAGE, "dynamo_component_gpu_cache_usage_percent")
+HITS = ("vllm:prefix_cache_hits_total", "llamacpp_cached_tokens_total")
+QUERIES = ("vllm:prefix_cache_queries_total", "llamacpp_prompt_tokens_total")
+HIT_RATE = ("trtllm_kv_cache_hit_rate", "sglang:cache_hit_rate")
+GENERATED = (
+    "vllm:generation_tokens_total",
+    "sglang:generation_tokens_total",
+    "llamacpp_generated_tokens_total",
+)
+# Bytes that decode workers have read from prefill workers.
+KV_BYTES = (
+    "llamacpp_kv_transfer_bytes_total",
+    "vllm:nixl_bytes_transferred_sum",
+    "trtllm_kv_transfer_bytes_sum",
+)
+READ = (
+    *(TTFT, ITL, CACHED, PROMPT, REQUESTS, STARTED, OUTPUT, ACTIVE, ADMITTED),
+    *(LAST_TTFT, LAST_ITL, ROUTER_QUEUE, IN_FLIGHT, WORKER_REQUESTS, WORKER_QUEUE),
+    *(*ENGINE_RUNNING, *ENGINE_WAITING, *ENGINE_KV_USAGE),
+    *(*HITS, *QUERIES, *HIT_RATE, *GENERATED, *KV_BYTES),
+)
+
 
 WAIT_S = 0.5  # for all processes of one scrape
 TIMEOUT_S = 5.0  # of one request; its process counts as not responding from `WAIT_S` on
@@ -57,9 +103,9 @@ class Scraper:
         if not self._open:
             return {}
         done, _ = await asyncio.wait(self._open.values(), timeout=self._wait_s)
-        found = {pid: t.result() if t in done else None for pid, t in self._open.items()}
+        scrapes = {pid: t.result() if t in done else None for pid, t in self._open.items()}
         self._open = {pid: task for pid, task in self._open.items() if task not in done}
-        return found
+        return scrapes
 
     async def close(self) -> None:
         for task in self._open.values():
@@ -100,3 +146,82 @@ def has_metrics(replica: ReplicaStatus) -> bool:
     """Whether it is a frontend or a worker that should respond."""
     is_alive = replica.state in (ReplicaState.READY, ReplicaState.DRAINING, ReplicaState.UNHEALTHY)
     return is_alive and (replica.system_port is not None or replica.role is Role.FRONTEND)
+
+
+Key = int | str
+WINDOW_S = 5.0  # rates of one second jump between 0 and 2 at one request per second
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Two scrapes of one process: the last, and the newest that is at least `WINDOW_S` older."""
+
+    now: Scrape
+    before: Scrape | None
+    """The first scrape if none is that old; None if there is only one."""
+
+    @property
+    def seconds(self) -> float | None:
+        seconds = self.now.at_s - self.before.at_s if self.before else 0.0
+        return seconds if seconds > 0 else None
+
+    def increase(self, names: Iterable[str], **labels: str) -> float | None:
+        """Of counters, summed over the series; None if the process exports none of them, or was
+        scraped only once. A counter that has become smaller was reset, and has started at 0."""
+        names = tuple(names)
+        if self.before is None or self.now.metrics.total(names, **labels) is None:
+            return None
+        earlier = {_key(s): s.value for s in _find(self.before.metrics, names, labels)}
+        total = 0.0
+        for sample in _find(self.now.metrics, names, labels):
+            since = sample.value - earlier.get(_key(sample), 0.0)
+            total += since if since >= 0 else sample.value
+        return total
+
+    def rate(self, names: Iterable[str], **labels: str) -> float | None:
+        """Increase per second."""
+        increase = self.increase(names, **labels)
+        return increase / self.seconds if increase is not None and self.seconds else None
+
+
+def _find(metrics: Metrics, names: Iterable[str], labels: Mapping[str, str]) -> Iterator[Sample]:
+    for name in names:
+        yield from metrics.find(name, **labels)
+
+
+def _key(sample: Sample) -> tuple[str, frozenset[tuple[str, str]]]:
+    return sample.name, frozenset(sample.labels.items())
+
+
+class Scrapes:
+    """The last scrapes of each process, by its key: a process that restarts has another one."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, deque[Scrape]] = {}
+        self._responds: dict[Key, bool] = {}
+
+    def add(self, scrapes: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
+        """``keys``: of the processes that run; others are forgotten."""
+        for key, scrape in scrapes.items():
+            self._responds[key] = scrape is not None
+            if scrape is None:
+                continue
+            kept = self._kept.setdefault(key, deque())
+            kept.append(scrape)
+            while len(kept) > 2 and kept[1].at_s <= scrape.at_s - WINDOW_S:
+                kept.popleft()
+        running = set(keys)
+        for key in self._responds.keys() - running:
+            del self._responds[key]
+            self._kept.pop(key, None)
+
+    def responds(self, key: Key) -> bool | None:
+        """Whether the last scrape succeeded; None before the first."""
+        return self._responds.get(key)
+
+    def interval(self, key: Key) -> Interval | None:
+        """None if the process has not responded to the last scrape."""
+        kept = self._kept.get(key)
+        if not kept or not self._responds[key]:
+            return None
+        return Interval(now=kept[-1], before=kept[0] if len(kept) > 1 else None)

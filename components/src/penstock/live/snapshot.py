@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from penstock.live import names
+from penstock.live import scrape
 from penstock.live.model import (
     STOPPED,
     ComponentView,
     Edge,
+    GraphState,
     LiveSnapshot,
+    Replica,
     Totals,
     WorkerView,
 )
-from penstock.live.protocols import GraphState, Replica
-from penstock.live.rates import Interval, Scrapes
+from penstock.live.scrape import Interval, Scrapes
 from penstock.local.events import Event
 from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE, WORKER_REQUESTS
 from penstock.local.reconcile import ReplicaState
@@ -31,14 +32,14 @@ def snapshot(
     state: GraphState, scrapes: Scrapes, events: Sequence[Event], time_s: float
 ) -> LiveSnapshot:
     """The graph at ``time_s`` (seconds since 1970)."""
-    shown = sorted(
+    replicas = sorted(
         (r for r in state.replicas if r.role in ORDER),
         key=lambda r: (ORDER.index(r.role), r.program),
     )
-    frontends = [i for r in shown if r.role is Role.FRONTEND and (i := scrapes.interval(r.key))]
+    frontends = [i for r in replicas if r.role is Role.FRONTEND and (i := scrapes.interval(r.key))]
     totals = _totals(frontends)
-    workers = tuple(_worker(r, scrapes, frontends) for r in shown)
-    components = _components(state, shown)
+    workers = tuple(_worker(r, scrapes, frontends) for r in replicas)
+    components = _components(state, replicas)
     return LiveSnapshot(
         graph=state.source,
         phase=str(state.phase),
@@ -49,7 +50,7 @@ def snapshot(
         totals=totals,
         components=components,
         workers=workers,
-        edges=tuple(_edges(components, workers, shown, frontends, scrapes)),
+        edges=tuple(_edges(components, workers, replicas, frontends, scrapes)),
         events=tuple(events),
         alerts=tuple(_alerts(state, workers, components)),
     )
@@ -73,17 +74,17 @@ def stopped(graph: str, events: Sequence[Event], time_s: float) -> LiveSnapshot:
     )
 
 
-def _components(state: GraphState, shown: Sequence[Replica]) -> tuple[ComponentView, ...]:
+def _components(state: GraphState, replicas: Sequence[Replica]) -> tuple[ComponentView, ...]:
     """In the order of a request: frontend, prefill, decode."""
     # A pool that was scaled to 0 has no process; in a graph, it has the name of its role.
-    roles = {role.value: role for role in ORDER} | {r.program: r.role for r in shown}
-    ready = [r.program for r in shown if r.state is ReplicaState.READY]
-    found = [
+    roles = {role.value: role for role in ORDER} | {r.program: r.role for r in replicas}
+    ready = [r.program for r in replicas if r.state is ReplicaState.READY]
+    components = [
         ComponentView(name=name, role=roles[name], desired=desired, ready=ready.count(name))
         for name, desired in state.desired_replicas.items()
         if name in roles
     ]
-    return tuple(sorted(found, key=lambda c: (ORDER.index(c.role), c.name)))
+    return tuple(sorted(components, key=lambda c: (ORDER.index(c.role), c.name)))
 
 
 def _summary(frontends: Sequence[Interval]) -> FrontendMetrics | None:
@@ -98,14 +99,14 @@ def _summary(frontends: Sequence[Interval]) -> FrontendMetrics | None:
 def _totals(frontends: Sequence[Interval]) -> Totals:
     summary = _summary(frontends)
     return Totals(
-        started_rate=_sum(i.rate([names.STARTED]) for i in frontends),
+        started_rate=_sum(i.rate([scrape.STARTED]) for i in frontends),
         request_rate=_sum(i.rate([REQUESTS]) for i in frontends),
         input_token_rate=_sum(i.rate([PROMPT]) for i in frontends),
-        output_token_rate=_sum(i.rate([names.OUTPUT]) for i in frontends),
+        output_token_rate=_sum(i.rate([scrape.OUTPUT]) for i in frontends),
         ttft_s=summary.ttft_s if summary else None,
         itl_s=summary.itl_s if summary else None,
         prefix_hit_rate=summary.prefix_hit_rate if summary else None,
-        running=_count(_sum(i.now.metrics.total([names.ACTIVE]) for i in frontends)),
+        running=_count(_sum(i.now.metrics.total([scrape.ACTIVE]) for i in frontends)),
         router_queue=_count(_sum(i.now.metrics.total([ROUTER_QUEUE]) for i in frontends)),
     )
 
@@ -145,26 +146,26 @@ def _engine(interval: Interval) -> dict[str, float | int | None]:
     metrics = interval.now.metrics
     handler_queue = metrics.total([WORKER_QUEUE]) or 0
     in_flight = metrics.total([IN_FLIGHT], **GENERATE)
-    running = metrics.total(names.ENGINE_RUNNING)
+    running = metrics.total(scrape.ENGINE_RUNNING)
     if running is None and in_flight is not None:
         running = max(0, in_flight - handler_queue)
-    waiting = metrics.total(names.ENGINE_WAITING) or 0
+    waiting = metrics.total(scrape.ENGINE_WAITING) or 0
     return {
         "running": _count(running),
         "queued": None if running is None else _count(waiting + handler_queue),
-        "kv_usage": _gauge(metrics, names.ENGINE_KV_USAGE),
+        "kv_usage": _gauge(metrics, scrape.ENGINE_KV_USAGE),
         "prefix_hit_rate": _hit_rate(interval),
         "request_rate": interval.rate([WORKER_REQUESTS], **GENERATE),
-        "output_token_rate": interval.rate(names.GENERATED),
+        "output_token_rate": interval.rate(scrape.GENERATED),
     }
 
 
 def _hit_rate(interval: Interval) -> float | None:
     """Of the interval from counters, or the engine's own."""
-    queries, hits = interval.increase(names.QUERIES), interval.increase(names.HITS)
+    queries, hits = interval.increase(scrape.QUERIES), interval.increase(scrape.HITS)
     if queries and hits is not None:
         return min(1.0, hits / queries)
-    return _gauge(interval.now.metrics, names.HIT_RATE)
+    return _gauge(interval.now.metrics, scrape.HIT_RATE)
 
 
 def _last_latencies(
@@ -176,16 +177,18 @@ def _last_latencies(
     worker_id = str(int(replica.worker_id, 16))
 
     def last(name: str) -> float | None:
-        found = [s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)]
-        return max(found, default=None)
+        seconds = [
+            s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)
+        ]
+        return max(seconds, default=None)
 
-    return {"ttft_s": last(names.LAST_TTFT), "itl_s": last(names.LAST_ITL)}
+    return {"ttft_s": last(scrape.LAST_TTFT), "itl_s": last(scrape.LAST_ITL)}
 
 
 def _edges(
     components: Sequence[ComponentView],
     workers: Sequence[WorkerView],
-    shown: Sequence[Replica],
+    replicas: Sequence[Replica],
     frontends: Sequence[Interval],
     scrapes: Scrapes,
 ) -> Iterable[Edge]:
@@ -194,14 +197,14 @@ def _edges(
     pools = [c for c in components if c.role is not Role.FRONTEND]
     for component in components:
         if component.role is Role.FRONTEND:
-            rate = _sum(i.rate([names.STARTED]) for i in frontends)
+            rate = _sum(i.rate([scrape.STARTED]) for i in frontends)
             yield Edge(source=CLIENTS, target=component.name, request_rate=rate)
             # One admission per phase: in a disaggregated graph, two for each request.
             admitted = [
-                _sum(i.rate([names.ADMITTED], worker_type=t) for i in frontends)
+                _sum(i.rate([scrape.ADMITTED], worker_type=t) for i in frontends)
                 for t in ("prefill", "decode")
             ]
-            routed = max((one for one in admitted if one is not None), default=None)
+            routed = max((count for count in admitted if count is not None), default=None)
             yield Edge(source=component.name, target=ROUTER, request_rate=routed)
     for pool in pools:
         rate = _sum(w.request_rate for w in workers if w.component == pool.name)
@@ -209,13 +212,13 @@ def _edges(
     prefill = [c for c in pools if c.role is Role.PREFILL]
     for source in prefill:
         for target in (c for c in pools if c.role is Role.DECODE):
-            readers = [r for r in shown if r.program == target.name]
+            readers = [r for r in replicas if r.program == target.name]
             intervals = [i for r in readers if (i := scrapes.interval(r.key)) is not None]
             yield Edge(
                 source=source.name,
                 target=target.name,
                 request_rate=_sum(w.request_rate for w in workers if w.component == source.name),
-                byte_rate=_sum(i.rate(names.KV_BYTES) for i in intervals),
+                byte_rate=_sum(i.rate(scrape.KV_BYTES) for i in intervals),
                 is_kv_transfer=True,
             )
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from penstock.errors import InputError
 from penstock.live.model import LiveSnapshot
-from penstock.live.rates import Scrapes
-from penstock.live.scrape import Scraper
+from penstock.live.scrape import Scraper, Scrapes
 from penstock.live.snapshot import snapshot, stopped
 from penstock.local.control import status
 from penstock.local.events import read_events
@@ -88,5 +87,5 @@ class LiveGraph:
             self._scraping = asyncio.create_task(self._scrape(state))
 
     async def _scrape(self, state: LocalState) -> None:
-        found = await self._scraper.scrape(state.replicas)
-        self._scrapes.add(found, [replica.pid for replica in state.replicas])
+        scrapes = await self._scraper.scrape(state.replicas)
+        self._scrapes.add(scrapes, [replica.pid for replica in state.replicas])

@@ -1,14 +1,19 @@
-"""The figures, lines and columns of a live view as text, for `penstock top`. Pure."""
+"""The figures, lines and columns of a live view as text, and one printed snapshot, for `top`."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from penstock.live.model import Edge, LiveSnapshot, WorkerView
+from rich.text import Text
+
+from penstock.live.model import Edge, LiveSnapshot, SnapshotSource, WorkerView
 from penstock.live.snapshot import CLIENTS, ROUTER
 from penstock.local.events import Event
+from penstock.text.terminal import add_plain_row, columns, console
 
 UNKNOWN = "–"
 WIDE = 120  # columns of a terminal from which all columns are shown
@@ -106,26 +111,26 @@ def in_order(
     workers: Iterable[WorkerView], column: Column | None, *, is_reversed: bool = False
 ) -> list[WorkerView]:
     """Sorted by a column, unknown values last; without one, in the order of the graph."""
-    found = list(workers)
+    ordered = list(workers)
     if column is None:
-        return found[::-1] if is_reversed else found
-    known = [w for w in found if column.value(w) is not None]
-    unknown = [w for w in found if column.value(w) is None]
+        return ordered[::-1] if is_reversed else ordered
+    known = [w for w in ordered if column.value(w) is not None]
+    unknown = [w for w in ordered if column.value(w) is None]
     return [*sorted(known, key=column.value, reverse=is_reversed), *unknown]  # type: ignore[arg-type]
 
 
-def title_line(found: LiveSnapshot) -> str:
-    name = found.graph.rpartition("/")[2]
-    if found.endpoint is None:
-        return f"{name}: {found.phase}"
-    return ", ".join([f"{name}: {found.phase}", found.endpoint, *found.models])
+def title_line(latest: LiveSnapshot) -> str:
+    name = latest.graph.rpartition("/")[2]
+    if latest.endpoint is None:
+        return f"{name}: {latest.phase}"
+    return ", ".join([f"{name}: {latest.phase}", latest.endpoint, *latest.models])
 
 
-def topology_lines(found: LiveSnapshot, width: int) -> list[str]:
+def topology_lines(latest: LiveSnapshot, width: int) -> list[str]:
     """The edges with their rates, in as many lines as this width needs."""
-    counts = {c.name: f"{c.name} {c.ready}/{c.desired}" for c in found.components}
+    counts = {c.name: f"{c.name} {c.ready}/{c.desired}" for c in latest.components}
     lines: list[str] = []
-    for chain in _chains(found.edges):
+    for chain in _chains(latest.edges):
         line = counts.get(chain[0].source, chain[0].source)
         for edge in chain:
             part = f" ─ {_rate(edge)} → {counts.get(edge.target, edge.target)}"
@@ -163,10 +168,10 @@ def _rate(edge: Edge) -> str:
     return f"{number(edge.request_rate)} req/s"
 
 
-def totals_lines(found: LiveSnapshot) -> list[str]:
+def totals_lines(latest: LiveSnapshot) -> list[str]:
     """Latency and throughput of all frontends."""
-    totals = found.totals
-    window = "" if found.window_s is None else f" (last {found.window_s:.0f} s)"
+    totals = latest.totals
+    window = "" if latest.window_s is None else f" (last {latest.window_s:.0f} s)"
     return [
         f"TTFT p50 {milliseconds(totals.ttft_s)}, ITL p50 {milliseconds(totals.itl_s)}, "
         f"prefix-cache hit rate {percent(totals.prefix_hit_rate)}{window}",
@@ -179,3 +184,41 @@ def totals_lines(found: LiveSnapshot) -> list[str]:
 def event_line(event: Event) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event.time_s))
     return f"{clock}  {event.kind:<10}  {event.subject}: {event.text}"
+
+
+EVENTS = 10
+
+
+def print_once(graph: SnapshotSource, *, as_json: bool) -> None:
+    """Measures for a second, because a rate needs two scrapes."""
+    latest = asyncio.run(_measured(graph))
+    if as_json:
+        print(json.dumps(latest.as_dict(), indent=1))
+    else:
+        _print(latest)
+
+
+async def _measured(graph: SnapshotSource) -> LiveSnapshot:
+    try:
+        return await graph.measured()
+    finally:
+        await graph.close()
+
+
+def _print(latest: LiveSnapshot) -> None:
+    out = console()
+    visible = columns_for(out.width)
+    table = columns(
+        *(column.title for column in visible),
+        numbers=tuple(column.title for column in COLUMNS if column.is_number),
+    )
+    for worker in latest.workers:
+        add_plain_row(table, (column.text(worker) for column in visible))
+    out.print(Text(title_line(latest), style="bold"))
+    for line in [*topology_lines(latest, out.width), *totals_lines(latest)]:
+        out.print(Text(line))
+    out.print(table)
+    for alert in latest.alerts:
+        out.print(Text(f"alert: {alert}", style="red"))
+    for event in latest.events[-EVENTS:]:
+        out.print(Text(event_line(event)))

@@ -141,43 +141,43 @@ class Top(App[None]):
         self.push_screen(Help())
 
     def _show(self) -> None:
-        found = self._latest
-        if found is None or not self.screen_stack:
+        latest = self._latest
+        if latest is None or not self.screen_stack:
             return
         base = self.screen_stack[0]
         if not base.query("#title"):
             return  # the application is starting or ending
         width = self.size.width - MARGIN
-        base.query_one("#title", Static).update(title_line(found))
-        lines = topology_lines(found, width)
-        if found.phase == STOPPED:
+        base.query_one("#title", Static).update(title_line(latest))
+        lines = topology_lines(latest, width)
+        if latest.phase == STOPPED:
             lines = ["The graph is not up any more. Press q to quit, or start it again."]
         base.query_one("#topology", Static).update("\n".join(lines))
-        base.query_one("#totals", Static).update("\n".join(totals_lines(found)))
+        base.query_one("#totals", Static).update("\n".join(totals_lines(latest)))
         alerts = base.query_one("#alerts", Static)
-        alerts.set_class(bool(found.alerts), "shown")
-        alerts.update("\n".join(f"alert: {alert}" for alert in found.alerts))
-        self._show_processes(base.query_one(DataTable), found)
-        newest = [_event(event_line(e), e.kind) for e in reversed(found.events[-EVENTS:])]
+        alerts.set_class(bool(latest.alerts), "shown")
+        alerts.update("\n".join(f"alert: {alert}" for alert in latest.alerts))
+        self._show_processes(base.query_one(DataTable), latest)
+        newest = [_event(event_line(e), e.kind) for e in reversed(latest.events[-EVENTS:])]
         base.query_one("#events", Static).update(Text("\n").join(newest))
 
-    def _show_processes(self, table: DataTable[Text], found: LiveSnapshot) -> None:
-        workers = in_order(found.workers, self._sorted_by, is_reversed=self._is_reversed)
-        shown = columns_for(self.size.width)
+    def _show_processes(self, table: DataTable[Text], latest: LiveSnapshot) -> None:
+        workers = in_order(latest.workers, self._sorted_by, is_reversed=self._is_reversed)
+        visible = columns_for(self.size.width)
         names = [worker.name + str(worker.pid) for worker in workers]
-        if shown != self._columns or names != [key.value for key in table.rows]:
+        if visible != self._columns or names != [key.value for key in table.rows]:
             row = table.cursor_row
-            table.clear(columns=shown != self._columns)
-            if shown != self._columns:
-                for column in shown:
+            table.clear(columns=visible != self._columns)
+            if visible != self._columns:
+                for column in visible:
                     table.add_column(self._heading(column), key=column.title)
-                self._columns = shown
+                self._columns = visible
             for name, worker in zip(names, workers, strict=True):
-                table.add_row(*(_cell(column, worker) for column in shown), key=name)
+                table.add_row(*(_cell(column, worker) for column in visible), key=name)
             table.move_cursor(row=min(row, len(names) - 1))
             return
         for name, worker in zip(names, workers, strict=True):
-            for column in shown:
+            for column in visible:
                 cell = _cell(column, worker)
                 if cell != table.get_cell(name, column.title):
                     table.update_cell(name, column.title, cell, update_width=True)

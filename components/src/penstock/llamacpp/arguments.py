@@ -44,39 +44,39 @@ class Arguments:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="penstock.llamacpp", allow_abbrev=False)
-    DynamoRuntimeArgGroup().add_arguments(made)
-    own = made.add_argument_group("llama.cpp")
-    own.add_argument("--model", type=Path, required=True, help="the GGUF file")
-    own.add_argument(
+    command_line = argparse.ArgumentParser(prog="penstock.llamacpp", allow_abbrev=False)
+    DynamoRuntimeArgGroup().add_arguments(command_line)
+    group = command_line.add_argument_group("llama.cpp")
+    group.add_argument("--model", type=Path, required=True, help="the GGUF file")
+    group.add_argument(
         "--model-folder",
         type=Path,
         help="its config and tokenizer files (default: written to a temporary folder)",
     )
-    own.add_argument("--served-model-name", help="name in requests (default: the file's name)")
-    own.add_argument("--disaggregation-mode", choices=MODES, default="agg", help="role")
-    own.add_argument("--config", type=Path, help="YAML file with llama.cpp's options")
-    return made
+    group.add_argument("--served-model-name", help="name in requests (default: the file's name)")
+    group.add_argument("--disaggregation-mode", choices=MODES, default="agg", help="role")
+    group.add_argument("--config", type=Path, help="YAML file with llama.cpp's options")
+    return command_line
 
 
 def parse(argv: Sequence[str] | None = None) -> Arguments:
     """SystemExit for a wrong command line or configuration, as argparse does."""
-    made = parser()
-    given = made.parse_args(argv)
+    command_line = parser()
+    options = command_line.parse_args(argv)
     try:
-        config = read_config(given.config)
+        config = read_config(options.config)
     except (OSError, ValueError) as error:
-        made.error(f"configuration: {error}")
-    runtime = RuntimeConfig.from_cli_args(given)
+        command_line.error(f"configuration: {error}")
+    runtime = RuntimeConfig.from_cli_args(options)
     runtime.validate()
-    runtime.disaggregation_mode = DisaggregationMode(given.disaggregation_mode)
-    component = "prefill" if given.disaggregation_mode == "prefill" else "backend"
+    runtime.disaggregation_mode = DisaggregationMode(options.disaggregation_mode)
+    component = "prefill" if options.disaggregation_mode == "prefill" else "backend"
     address = runtime.endpoint or f"dyn://{runtime.namespace}.{component}.generate"
     runtime.namespace, runtime.component, runtime.endpoint = parse_endpoint(address)
     return Arguments(
-        model=given.model,
-        model_folder=given.model_folder,
-        served_model_name=given.served_model_name,
+        model=options.model,
+        model_folder=options.model_folder,
+        served_model_name=options.served_model_name,
         config=config,
         runtime=runtime,
     )

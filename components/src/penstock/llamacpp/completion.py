@@ -9,13 +9,14 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from penstock.llamacpp import shared_memory
 from penstock.llamacpp.grammar import Output
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked
 from penstock.llamacpp.server import LlamaServer, SlotError
+from penstock.llamacpp.shared_memory import KvFiles, TransferError
 from penstock.llamacpp.slots import Slots
 from penstock.llamacpp.token_text import Vocabulary
-from penstock.llamacpp.transfer import KvReceiver, KvSender, TransferError
 
 Chunk = dict[str, Any]  # Dynamo's GenerateChunk
 log = logging.getLogger(__name__)
@@ -56,8 +57,8 @@ class Completion:
     _given: int = 0
     """Tokens that the prefill worker generated."""
 
-    async def prefill(self, sender: KvSender | None) -> Chunk:
-        """Compute the prompt; the last chunk of a prefill worker. ``sender``: keeps its KV for a
+    async def prefill(self, files: KvFiles | None) -> Chunk:
+        """Compute the prompt; the last chunk of a prefill worker. ``files``: keep its KV for a
         decode worker."""
         prompt = self.asked.prompt
         slot, cached = await self._acquire(prompt)
@@ -68,7 +69,7 @@ class Completion:
             result = await self.server.complete(body)
             self.changed(slot, prompt)
             self.metrics.count_prompt(len(prompt), cached)
-            kv = await self._save(sender, slot) if sender is not None else None
+            kv = await self._save(files, slot) if files is not None else None
         finally:
             self.slots.release(slot)
         # The frontend takes `stop` as the end of the whole output, and asks no decode worker.
@@ -78,30 +79,28 @@ class Completion:
         reason = "stop" if ends else "length"
         return {**chunk, "finish_reason": reason, "disaggregated_params": transferred.write()}
 
-    async def _save(self, sender: KvSender, slot: int) -> dict[str, Any] | None:
+    async def _save(self, files: KvFiles, slot: int) -> dict[str, Any] | None:
         """None when it cannot be saved: the decode worker then computes the prompt."""
-        file = sender.create(time.monotonic())
+        file = files.create(time.monotonic())
         try:
             await self.server.save(slot, file)
-            return sender.handle(file, time.monotonic())
-        except (SlotError, TransferError) as error:
-            sender.discard(file)
+            return files.handle(file, time.monotonic())
+        except SlotError as error:
+            files.discard(file)
             self._lost(error)
             return None
         except BaseException:
-            sender.discard(file)
+            files.discard(file)
             raise
 
     def _lost(self, error: Exception) -> None:
         log.warning("KV transfer failed, the decode worker computes the prompt: %s", error)
         self.metrics.count_lost_transfer()
 
-    async def chunks(
-        self, transferred: KvTransfer | None, receiver: KvReceiver | None = None
-    ) -> AsyncGenerator[Chunk, None]:
+    async def chunks(self, transferred: KvTransfer | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage.
 
-        ``receiver``: of a decode worker.
+        ``transferred``: to a decode worker.
         """
         first = transferred.first if transferred else None
         if transferred is not None and first is not None:
@@ -109,16 +108,16 @@ class Completion:
             self._given = len(self._output)
             ends = self._ends(None)
             if ends:
-                if transferred.kv is not None and receiver is not None:
-                    receiver.discard(transferred.kv)
+                if transferred.kv is not None:
+                    shared_memory.discard(transferred.kv)
                 yield {**first, **self._end(ends, transferred.cached)}
                 return
             yield {**first, "completion_usage": self._usage(transferred.cached)}
         prompt = (*self.asked.prompt, *self._output)
         slot, cached = await self._acquire(prompt)
         try:
-            if transferred is not None and receiver is not None:
-                await self._restore(transferred, receiver, slot)
+            if transferred is not None:
+                await self._restore(transferred, slot)
             reported = cached if transferred is None else transferred.cached
             async for chunk in self._generate(slot, prompt, reported):
                 yield chunk
@@ -136,13 +135,13 @@ class Completion:
         self.changed(slot, prompt[:shared])  # llama.cpp drops the rest
         return slot, min(shared, len(prompt) - 1)
 
-    async def _restore(self, transferred: KvTransfer, receiver: KvReceiver, slot: int) -> None:
+    async def _restore(self, transferred: KvTransfer, slot: int) -> None:
         """Read the KV; without it, llama.cpp computes the prompt."""
         if transferred.kv is None:
             return
         begun = time.monotonic()
         try:
-            async with receiver.opened(transferred.kv) as file:
+            with shared_memory.opened(transferred.kv) as file:
                 await self.server.restore(slot, file)
         except (TransferError, SlotError) as error:
             self._lost(error)
@@ -181,8 +180,8 @@ class Completion:
         missing = int(event["tokens_predicted"]) - sent - len(tokens)
         if not tokens or missing <= 0:
             return tokens
-        found = self.vocabulary.tokens(event["content"], tokens[-1], missing + 1)
-        return found or ([] if event["stop"] else tokens)
+        token_ids = self.vocabulary.tokens(event["content"], tokens[-1], missing + 1)
+        return token_ids or ([] if event["stop"] else tokens)
 
     async def _cut_tokens(
         self, slot: int, prompt: tuple[int, ...], event: Mapping[str, Any], tokens: list[int]
@@ -242,11 +241,11 @@ class Completion:
         }
 
 
-def _alternative(rank: int, found: Mapping[str, Any]) -> dict[str, Any]:
+def _alternative(rank: int, logprob: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rank": rank + 1,
-        "token_id": found["id"],
-        "token": found["token"],
-        "logprob": float(found["logprob"]),
-        "bytes": found["bytes"],
+        "token_id": logprob["id"],
+        "token": logprob["token"],
+        "logprob": float(logprob["logprob"]),
+        "bytes": logprob["bytes"],
     }

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from penstock.nearest import nearest
 from penstock.strict_yaml.base import Positive, Spec, invalid
-from penstock.strict_yaml.problems import FieldProblem, did_you_mean, field_problems
+from penstock.strict_yaml.problems import FieldProblem, field_problems
+from penstock.text.names import did_you_mean, nearest
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
-KvTransferBackend = Literal["shared_memory", "nixl"]
 
 
 class Sampling(Spec):
@@ -85,13 +84,6 @@ class LlamaCppConfig(Spec):
     block_size: Positive = Field(
         default=16, description="Block size in tokens of the KV events for the router."
     )
-    kv_transfer_backend: KvTransferBackend = Field(
-        default="shared_memory",
-        description=(
-            "How the KV cache moves from prefill to decode workers; `nixl` needs the environment "
-            "llamacpp-nixl. Aggregated workers ignore this option."
-        ),
-    )
     n_predict: Positive | None = Field(
         default=None,
         description=(
@@ -131,8 +123,8 @@ class InvalidOption:
 def read_config(path: Path | None) -> LlamaCppConfig:
     """The configuration in a YAML file. ValueError names each invalid option."""
     content: Any = yaml.safe_load(path.read_text("utf-8")) if path is not None else None
-    if found := invalid_options(content or {}):
-        raise ValueError("; ".join(map(str, found)))
+    if problems := invalid_options(content or {}):
+        raise ValueError("; ".join(map(str, problems)))
     return LlamaCppConfig.model_validate(content or {})
 
 
@@ -141,8 +133,8 @@ def invalid_options(content: object) -> list[InvalidOption]:
     try:
         LlamaCppConfig.model_validate(content)
     except ValidationError as error:
-        found = zip(error.errors(), field_problems(error, LlamaCppConfig), strict=True)
-        return [_invalid(one, problem) for one, problem in found]
+        pairs = zip(error.errors(), field_problems(error, LlamaCppConfig), strict=True)
+        return [_invalid(error_details, problem) for error_details, problem in pairs]
     return []
 
 

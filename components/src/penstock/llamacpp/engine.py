@@ -27,16 +27,15 @@ from dynamo.common.utils.token_ids import normalize_request_token_ids
 from dynamo.llm import ModelInput
 
 from penstock.gguf.folder import TOKENIZER, write_folder
-from penstock.llamacpp import backends, server
+from penstock.llamacpp import server
 from penstock.llamacpp.arguments import Arguments, parse
 from penstock.llamacpp.completion import Completion, KvTransfer
 from penstock.llamacpp.grammar import Grammars, Output
-from penstock.llamacpp.kv_events import KvEvents
 from penstock.llamacpp.metrics import Metrics
 from penstock.llamacpp.request import Asked, read_request
-from penstock.llamacpp.slots import Slots
+from penstock.llamacpp.shared_memory import KvFiles
+from penstock.llamacpp.slots import KvEvents, Slots
 from penstock.llamacpp.token_text import Vocabulary
-from penstock.llamacpp.transfer import KvReceiver, KvSender
 
 # Text on which tokenizers differ: digits, scripts, spaces, contractions, special tokens.
 SAMPLE = (
@@ -58,8 +57,7 @@ class LlamaCppEngine(LLMEngine):
         self._context_length = 0
         self._server: server.LlamaServer | None = None
         self._slots = Slots(self._config.n_parallel, self._config.block_size)
-        self._sender: KvSender | None = None
-        self._receiver: KvReceiver | None = None
+        self._kv_files = KvFiles()  # of a prefill worker
         self._vocabulary = Vocabulary(folder / TOKENIZER)
         self._grammars = Grammars(None)
         self._metrics = Metrics(self._slots)
@@ -90,10 +88,6 @@ class LlamaCppEngine(LLMEngine):
         )
         self._grammars = Grammars.of(server.library(), self._vocabulary.special)
         await self._compare_tokenizers(self._server)
-        if self._mode is DisaggregationMode.PREFILL:
-            self._sender = await asyncio.to_thread(backends.sender, self._config)
-        if self._mode is DisaggregationMode.DECODE:
-            self._receiver = await asyncio.to_thread(backends.receiver, self._config)
         blocks = self._context_length * self._slots.count // self._config.block_size
         self._metrics.total_blocks = blocks
         return EngineConfig(
@@ -110,21 +104,21 @@ class LlamaCppEngine(LLMEngine):
 
     def _context(self) -> int:
         config = json.loads((self._folder / "config.json").read_text("utf-8"))
-        own = int(config["max_position_embeddings"])
-        requested = self._config.n_ctx_seq or own
-        if requested > own:
+        trained = int(config["max_position_embeddings"])
+        requested = self._config.n_ctx_seq or trained
+        if requested > trained:
             raise ValueError(
-                f"n_ctx_seq is {requested}, but the model was trained with {own} tokens"
+                f"n_ctx_seq is {requested}, but the model was trained with {trained} tokens"
             )
         return requested
 
     async def _compare_tokenizers(self, running: server.LlamaServer) -> None:
         """ValueError when the frontend would tokenize differently from llama.cpp."""
         expected = await running.tokenize(SAMPLE)
-        made = self._vocabulary.encode(SAMPLE)
-        if made != expected:
+        encoded = self._vocabulary.encode(SAMPLE)
+        if encoded != expected:
             raise ValueError(
-                f"{self._folder / TOKENIZER} and llama.cpp tokenize differently: {made} and "
+                f"{self._folder / TOKENIZER} and llama.cpp tokenize differently: {encoded} and "
                 f"{expected}. Copy the model's {TOKENIZER} into the folder of the GGUF file."
             )
 
@@ -144,12 +138,12 @@ class LlamaCppEngine(LLMEngine):
         followed = self._grammars.followed(asked.body)
         asked = replace(asked, body=self._grammars.with_end(asked.body, ends))
         if self._mode is DisaggregationMode.PREFILL:
-            sender = None if is_probe(request) else self._sender
-            yield cast(GenerateChunk, await self._completion(asked).prefill(sender))
+            files = None if is_probe(request) else self._kv_files
+            yield cast(GenerateChunk, await self._completion(asked).prefill(files))
             return
         async with followed as output:
-            made = self._completion(asked, output)
-            async for chunk in made.chunks(transferred, self._receiver):
+            completion = self._completion(asked, output)
+            async for chunk in completion.chunks(transferred):
                 yield cast(GenerateChunk, chunk)
 
     def _completion(self, asked: Asked, output: Output | None = None) -> Completion:
@@ -200,10 +194,8 @@ class LlamaCppEngine(LLMEngine):
 
     async def is_quiescent(self) -> bool:
         """Whether decode workers have read all KV caches of this prefill worker."""
-        if self._sender is None:
-            return True
-        self._sender.drop(time.monotonic())
-        return self._sender.pending == 0
+        self._kv_files.drop(time.monotonic())
+        return self._kv_files.pending == 0
 
     async def _wait_idle(self, seconds: float) -> None:
         limit = time.monotonic() + seconds
@@ -220,8 +212,6 @@ class LlamaCppEngine(LLMEngine):
             await self._wait_idle(CLOSE_S)
             self._server.stop()
             self._server = None
-        for end in (self._sender, self._receiver):
-            if end is not None:
-                end.close()
+        self._kv_files.close()
         if self._arguments.model_folder is None:
             shutil.rmtree(self._folder.parent, ignore_errors=True)  # the temporary folder

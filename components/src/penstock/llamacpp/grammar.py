@@ -51,8 +51,8 @@ class Grammars:
 
     async def require_valid(self, body: Mapping[str, Any]) -> None:
         """InvalidArgument says why llama.cpp cannot apply the schema or grammar of a request."""
-        if found := await self.problem(body):
-            raise InvalidArgument(found)
+        if reason := await self.problem(body):
+            raise InvalidArgument(reason)
 
     async def problem(self, body: Mapping[str, Any]) -> str:
         """Why llama.cpp cannot apply the schema or grammar of a request; empty if it can."""
@@ -137,9 +137,9 @@ def schema_grammar(schema: Any) -> str:
 def repetition_problem(grammar: str) -> str:
     """Names a JSON schema in a `%llguidance` grammar with arrays so long that llguidance, which has
     a rule for each item, would take all memory before it refuses it."""
-    for found in SCHEMA.finditer(grammar):
+    for match in SCHEMA.finditer(grammar):
         try:
-            nodes = [(json.JSONDecoder().raw_decode(grammar, found.end())[0], "")]
+            nodes = [(json.JSONDecoder().raw_decode(grammar, match.end())[0], "")]
         except (ValueError, RecursionError):
             continue  # llguidance's parser has a limit too, and names the place
         while nodes:
@@ -163,7 +163,7 @@ def gbnf_problem(grammar: str | None) -> str:
         return ""
     if not grammar.strip():
         return "it is empty"
-    for found in REPETITION.finditer(OPAQUE.sub(" ", grammar)):
-        if int(found[1]) > int(found[2]):  # llama.cpp would expand it until its memory is used up
-            return f"the minimum of the repetition {found[0]} is greater than its maximum"
+    for match in REPETITION.finditer(OPAQUE.sub(" ", grammar)):
+        if int(match[1]) > int(match[2]):  # llama.cpp would expand it until its memory is used up
+            return f"the minimum of the repetition {match[0]} is greater than its maximum"
     return ""

@@ -62,7 +62,7 @@ class Llguidance:
         lengths = (ctypes.c_uint32 * len(tokens))(*map(len, tokens))
         content = b"".join(tokens)
         data = ctypes.create_string_buffer(content, len(content))
-        made = _TokenizerInit(
+        init = _TokenizerInit(
             vocab_size=len(tokens),
             tok_eos=len(BYTES),
             token_lens=ctypes.addressof(lengths),
@@ -70,7 +70,7 @@ class Llguidance:
             use_approximate_greedy_tokenize_fn=True,
         )
         error = ctypes.create_string_buffer(ERROR_BYTES)
-        tokenizer = self._library.llg_new_tokenizer(ctypes.byref(made), error, ERROR_BYTES)
+        tokenizer = self._library.llg_new_tokenizer(ctypes.byref(init), error, ERROR_BYTES)
         if not tokenizer:
             raise RuntimeError(f"llguidance: {error.value.decode(errors='replace')}")
         return int(tokenizer)

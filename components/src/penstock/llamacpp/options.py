@@ -38,7 +38,7 @@ def options(part: type[Spec] = LlamaCppConfig, prefix: str = "") -> Iterator[tup
 
 def with_table(page: str) -> str:
     """The page with a new table; ValueError when it has no place for it."""
-    made, count = re.subn(
+    replaced, count = re.subn(
         f"{re.escape(BEGIN)}.*?{re.escape(END)}",
         lambda _: f"{BEGIN}{table()}{END}",
         page,
@@ -46,7 +46,7 @@ def with_table(page: str) -> str:
     )
     if count != 1:
         raise ValueError(f"the page has {count} tables of options instead of 1")
-    return made
+    return replaced
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,10 +55,10 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--check", action="store_true", help="exit 1 if it is stale; write nothing")
     page = PAGE.read_text("utf-8")
-    made = with_table(page)
+    current = with_table(page)
     if not parser.parse_args(argv).check:
-        PAGE.write_text(made, "utf-8")
-    elif made != page:
+        PAGE.write_text(current, "utf-8")
+    elif current != page:
         print(f"{PAGE}: stale. Fix: Run `make generate`.", file=sys.stderr)
         return 1
     return 0

@@ -101,7 +101,7 @@ def _require_one_choice(sampling: Mapping[str, Any]) -> None:
             )
 
 
-def _sampling(given: Mapping[str, Any], defaults: Sampling) -> dict[str, Any]:
+def _sampling(requested: Mapping[str, Any], defaults: Sampling) -> dict[str, Any]:
     """Every parameter is set: llama.cpp's own defaults differ from OpenAI's."""
     body: dict[str, Any] = {
         **NO_PENALTY,
@@ -111,10 +111,14 @@ def _sampling(given: Mapping[str, Any], defaults: Sampling) -> dict[str, Any]:
         "min_p": defaults.min_p,
         "repeat_penalty": defaults.repeat_penalty,
     }
-    body |= {own: given[name] for name, own in SAMPLING.items() if given.get(name) is not None}
+    body |= {
+        llamacpp_name: requested[name]
+        for name, llamacpp_name in SAMPLING.items()
+        if requested.get(name) is not None
+    }
     body["top_k"] = max(0, int(body["top_k"]))  # Dynamo: -1 is all tokens
-    if given.get("seed") is not None:
-        body["seed"] = int(given["seed"]) % SEEDS
+    if requested.get("seed") is not None:
+        body["seed"] = int(requested["seed"]) % SEEDS
     return body
 
 
@@ -124,14 +128,14 @@ def _grammar(guided: Any) -> dict[str, Any]:
         return {}
     if guided.get("whitespace_pattern") is not None:
         raise InvalidArgument("llama.cpp does not support guided_whitespace_pattern.")
-    given = {k: v for k, v in guided.items() if v is not None and k in GUIDED}
-    if not given:
+    constraints = {k: v for k, v in guided.items() if v is not None and k in GUIDED}
+    if not constraints:
         if guided.get("regex") is not None:
             raise InvalidArgument("llama.cpp does not support guided decoding by regex.")
         return {}
-    if len(given) > 1:
-        raise InvalidArgument(f"Guided decoding needs one of {', '.join(sorted(given))}.")
-    ((name, value),) = given.items()
+    if len(constraints) > 1:
+        raise InvalidArgument(f"Guided decoding needs one of {', '.join(sorted(constraints))}.")
+    ((name, value),) = constraints.items()
     return GUIDED[name](value)
 
 

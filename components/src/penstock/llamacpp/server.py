@@ -64,10 +64,10 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
 
 def optional(config: LlamaCppConfig) -> Mapping[str, int]:
     """Parameters that replace llama.cpp's defaults."""
-    given = {name: value for name in OPTIONAL if (value := getattr(config, name)) is not None}
-    if given.get("n_gpu_layers") == -1:
-        given["n_gpu_layers"] = ALL_LAYERS
-    return given
+    options = {name: value for name in OPTIONAL if (value := getattr(config, name)) is not None}
+    if options.get("n_gpu_layers") == -1:
+        options["n_gpu_layers"] = ALL_LAYERS
+    return options
 
 
 def library() -> Path:

@@ -8,44 +8,47 @@ exits.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.llamacpp.transfer import TransferError
-
 NAME = "penstock-kv"
-BACKEND = "shared_memory"
+EXPIRY_S = 60.0  # after which a prefill worker drops KV that no decode worker has read
+
+
+class TransferError(Exception):
+    """The KV of a prefill cannot be read; the decode worker computes it again."""
 
 
 @dataclass
 class KvFiles:
-    """The KV caches that no decode worker has read yet; dropped after ``expiry_s`` seconds."""
+    """The KV caches of a prefill worker that no decode worker has read yet."""
 
-    expiry_s: float
+    expiry_s: float = EXPIRY_S
     _writing: set[int] = field(default_factory=set)
     """Descriptors of files that have no handle yet: still being written, so empty."""
     _files: dict[int, float] = field(default_factory=dict)
     """File descriptor → time at which its handle was made."""
 
     def create(self, now: float) -> int:
+        """A new, empty file; the caller writes into it and calls `handle` or `discard`."""
         self.drop(now)
         file = os.memfd_create(NAME)
         self._writing.add(file)
         return file
 
     def handle(self, file: int, now: float) -> dict[str, Any]:
+        """How a decode worker finds the file, and recognizes it."""
         self._writing.discard(file)
         self._files[file] = now
         stat = os.fstat(file)
-        found = {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
-        return {"backend": BACKEND, **found}
+        return {"pid": os.getpid(), "fd": file, "inode": stat.st_ino, "bytes": stat.st_size}
 
     def drop(self, now: float) -> None:
-        """A file that was read is empty."""
-        for file, made in [*self._files.items()]:
-            if os.fstat(file).st_size == 0 or now - made > self.expiry_s:
+        """Free what was read, and what has expired. A file that was read is empty."""
+        for file, since in [*self._files.items()]:
+            if os.fstat(file).st_size == 0 or now - since > self.expiry_s:
                 self.discard(file)
 
     def discard(self, file: int) -> None:
@@ -70,8 +73,6 @@ def opened(handle: Mapping[str, Any]) -> Iterator[int]:
 
     TransferError when that worker has exited or has dropped the file.
     """
-    if handle.get("backend") != BACKEND:
-        raise TransferError(f"the KV was sent with {handle.get('backend')}, not {BACKEND}")
     path = f"/proc/{int(handle['pid'])}/fd/{int(handle['fd'])}"
     try:
         file = os.open(path, os.O_RDWR)
@@ -87,16 +88,7 @@ def opened(handle: Mapping[str, Any]) -> Iterator[int]:
         os.close(file)
 
 
-class SharedMemoryReceiver:
-    @asynccontextmanager
-    async def opened(self, handle: Mapping[str, Any]) -> AsyncIterator[int]:
-        with opened(handle) as file:
-            yield file
-
-    def discard(self, handle: Mapping[str, Any]) -> None:
-        """Empty the file."""
-        with suppress(TransferError), opened(handle):
-            pass
-
-    def close(self) -> None:
-        """Nothing is open between transfers."""
+def discard(handle: Mapping[str, Any]) -> None:
+    """Empty the file, so that the prefill worker frees KV that is not needed."""
+    with suppress(TransferError), opened(handle):
+        pass

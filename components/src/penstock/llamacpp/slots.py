@@ -13,6 +13,7 @@ import struct
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 Tokens = Sequence[int]
 
@@ -141,3 +142,29 @@ class Slots:
         content = self.content[slot]
         shared = self.shared(slot, tokens)
         return shared - (len(content) - shared) / 2
+
+
+class KvEvents:
+    """Publishes the changes of the slots for Dynamo's router; nothing before the runtime has a
+    publisher."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._block_size = slots.block_size
+        self._publisher: Any = None
+
+    def start(self, publisher: Any) -> None:
+        self._publisher = publisher
+
+    def publish(self, changes: Changes) -> None:
+        if self._publisher is None:
+            return
+        if changes.removed:
+            self._publisher.publish_removed(list(changes.removed))
+        if changes.stored:
+            first = changes.stored[0]
+            self._publisher.publish_stored(
+                token_ids=[token for block in changes.stored for token in block.tokens],
+                num_block_tokens=[self._block_size] * len(changes.stored),
+                block_hashes=[block.hash for block in changes.stored],
+                parent_hash=first.parent,
+            )

@@ -47,10 +47,10 @@ def requires_tag(structural_tag: Format | str) -> bool:
 
 def _format(structural_tag: Format | str) -> Format:
     read = json.loads(structural_tag) if isinstance(structural_tag, str) else structural_tag
-    found = read.get("format")
-    if not isinstance(found, Mapping):
+    outer = read.get("format")
+    if not isinstance(outer, Mapping):
         raise InvalidArgument("The structural tag of this request has no format.")
-    return found
+    return outer
 
 
 @dataclass
@@ -59,14 +59,14 @@ class _Grammar:
     _contents: dict[str, str] = field(default_factory=dict)
     """Schema → its rule: compiling one takes long."""
 
-    def expression(self, given: Format) -> str:
+    def expression(self, part: Format) -> str:
         """The right side of a rule for the format."""
-        made = EXPRESSIONS.get(str(given.get("type")))
-        if made is None:
+        translate = EXPRESSIONS.get(str(part.get("type")))
+        if translate is None:
             raise InvalidArgument(
-                f"llama.cpp does not support structural tags with the format {given.get('type')!r}."
+                f"llama.cpp does not support structural tags with the format {part.get('type')!r}."
             )
-        return made(self, given)
+        return translate(self, part)
 
     def rule(self, expression: str, name: str = "rule", attributes: str = "") -> str:
         """Adds a rule; returns its name."""
@@ -74,32 +74,32 @@ class _Grammar:
         self.rules.append(f"{full}{attributes}: {expression}")
         return full
 
-    def tag(self, given: Format, begun: str = "") -> str:
+    def tag(self, part: Format, begun: str = "") -> str:
         """``begun``: the part of its beginning that was generated."""
-        parts = [_literal(str(given["begin"]).removeprefix(begun))]
-        content = self.expression(given["content"])
+        parts = [_literal(str(part["begin"]).removeprefix(begun))]
+        content = self.expression(part["content"])
         if content not in self._contents:
             self._contents[content] = self.rule(content)
         parts.append(self._contents[content])
-        parts.append(_any_of(_literal(end) for end in _texts(given.get("end", ""))))
+        parts.append(_any_of(_literal(end) for end in _texts(part.get("end", ""))))
         return " ".join(part for part in parts if part)
 
-    def tags(self, given: list[Format], begun: str = "") -> str:
-        return self.rule(" | ".join(self.tag(one, begun) for one in given))
+    def tags(self, parts: list[Format], begun: str = "") -> str:
+        return self.rule(" | ".join(self.tag(part, begun) for part in parts))
 
-    def triggered_tags(self, given: Format) -> str:
+    def triggered_tags(self, part: Format) -> str:
         """Free text, then tags; only one tag if one is required.
 
         xgrammar would allow text after a tag, and more tags. But the tags are tool calls, and a
         small model then repeats its call or continues to write until the limit.
         """
-        triggers, tags = _texts(given["triggers"]), list(given["tags"])
-        if given.get("at_least_one"):
+        triggers, tags = _texts(part["triggers"]), list(part["tags"])
+        if part.get("at_least_one"):
             return self.tags(tags)
         names = " | ".join(_literal(trigger) for trigger in triggers)
         free = self.rule(self.rule(f"{ANY} & ~({ANY} ({names}) {ANY})", "FREE"))
         after = self.rule(" | ".join(self._after(trigger, tags) for trigger in triggers))
-        if given.get("stop_after_first"):
+        if part.get("stop_after_first"):
             return f"{free} | {after}"
         space = self.rule(SPACE, "SPACE")
         return f"{free} | {after} ({space} {self.tags(tags)})* {space}"
@@ -110,14 +110,14 @@ class _Grammar:
         until = self.rule(self.rule(f"{ANY} {_literal(trigger)}", "UNTIL"), "until", "[lazy]")
         return f"{until} {self.tags(begun, begun=trigger)}"
 
-    def tags_with_separator(self, given: Format) -> str:
-        tag, separator = self.tags(list(given["tags"])), _literal(str(given["separator"]))
-        more = "" if given.get("stop_after_first") else f" ({separator} {tag})*"
-        return f"{tag}{more}" if given.get("at_least_one") else f"({tag}{more})?"
+    def tags_with_separator(self, part: Format) -> str:
+        tag, separator = self.tags(list(part["tags"])), _literal(str(part["separator"]))
+        more = "" if part.get("stop_after_first") else f" ({separator} {tag})*"
+        return f"{tag}{more}" if part.get("at_least_one") else f"({tag}{more})?"
 
 
-def _texts(given: Any) -> list[str]:
-    return [str(text) for text in given] if isinstance(given, list) else [str(given)]
+def _texts(texts: Any) -> list[str]:
+    return [str(text) for text in texts] if isinstance(texts, list) else [str(texts)]
 
 
 def _literal(text: str) -> str:
@@ -126,24 +126,24 @@ def _literal(text: str) -> str:
 
 
 def _any_of(literals: Iterable[str]) -> str:
-    found = list(literals)
-    return found[0] if len(found) == 1 else f"({' | '.join(one or EMPTY for one in found)})"
+    unique = list(literals)
+    return unique[0] if len(unique) == 1 else f"({' | '.join(text or EMPTY for text in unique)})"
 
 
-def _schema(grammar: _Grammar, given: Format) -> str:
-    schema = given["json_schema"]
+def _schema(grammar: _Grammar, part: Format) -> str:
+    schema = part["json_schema"]
     return f"%json {json.dumps(ONE_LINE | ({} if schema is True else schema))}"
 
 
 EXPRESSIONS: Mapping[str, Callable[[_Grammar, Format], str]] = {
-    "any_text": lambda grammar, given: grammar.rule(ANY, name="TEXT"),
-    "const_string": lambda grammar, given: _literal(str(given["value"])),
+    "any_text": lambda grammar, part: grammar.rule(ANY, name="TEXT"),
+    "const_string": lambda grammar, part: _literal(str(part["value"])),
     "json_schema": _schema,
-    "or": lambda grammar, given: " | ".join(
-        grammar.rule(grammar.expression(one)) for one in given["elements"]
+    "or": lambda grammar, part: " | ".join(
+        grammar.rule(grammar.expression(element)) for element in part["elements"]
     ),
-    "sequence": lambda grammar, given: " ".join(
-        grammar.rule(grammar.expression(one)) for one in given["elements"]
+    "sequence": lambda grammar, part: " ".join(
+        grammar.rule(grammar.expression(element)) for element in part["elements"]
     ),
     "tag": _Grammar.tag,
     "tags_with_separator": _Grammar.tags_with_separator,

@@ -17,9 +17,9 @@ from tokenizers import Tokenizer
 def byte_alphabet() -> Mapping[str, int]:
     """Character → byte, of byte-level BPE (GPT-2's `bytes_to_unicode`, inverted)."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    made = {chr(byte): byte for byte in printable}
-    return made | {chr(256 + index): byte for index, byte in enumerate(others)}
+    unprintable = [byte for byte in range(256) if byte not in printable]
+    mapping = {chr(byte): byte for byte in printable}
+    return mapping | {chr(256 + index): byte for index, byte in enumerate(unprintable)}
 
 
 class Vocabulary:
@@ -40,16 +40,16 @@ class Vocabulary:
     def names(self, tokens: Iterable[int]) -> list[str]:
         """Of the special tokens among ``tokens``, in the order of their numbers."""
         added = self._tokenizer.get_added_tokens_decoder()
-        return [added[one].content for one in sorted(tokens) if one in added]
+        return [added[token].content for token in sorted(tokens) if token in added]
 
     def tokens(self, text: str, last: int, count: int) -> list[int]:
         """``count`` tokens with the bytes of ``text``, of which ``last`` is the last.
 
         Empty when there are none, as for text that was cut in the middle of a character.
         """
-        own = self.encode(text)
-        if len(own) == count and own[-1] == last:
-            return own
+        encoded = self.encode(text)
+        if len(encoded) == count and encoded[-1] == last:
+            return encoded
         return self._search(text.encode("utf-8"), last, count)
 
     def _search(self, text: bytes, last: int, count: int) -> list[int]:

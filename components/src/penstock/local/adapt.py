@@ -17,18 +17,16 @@ from penstock.errors import UsageError
 from penstock.local import (
     adapter_launch,
     cpu_engine,
-    frontend_flags,
     gpu_engine,
-    harmony_vocabulary,
     llamacpp_engine,
-    mocker_flags,
+    local_flags,
     predicted_timing,
     tool_template,
     tracing,
     untrusted,
 )
 from penstock.local.deployment import Infrastructure, LocalDeployment, Overrides, Program
-from penstock.local.frontend_flags import FRONTEND
+from penstock.local.local_flags import FRONTEND
 from penstock.local.machine import Machine
 from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
@@ -66,7 +64,7 @@ def adapt(
     timing: PredictedTiming | None = None,
     versions: Mapping[str, Interpreters] = MappingProxyType({}),
     find_gguf: FindGguf = llamacpp_engine.find_gguf,
-    exists: mocker_flags.Exists = mocker_flags.exists,
+    exists: local_flags.Exists = local_flags.exists,
 ) -> LocalDeployment:
     """The programs of ``deployment`` on ``machine``.
 
@@ -84,7 +82,7 @@ def adapt(
         find_model,
         simulate,
         settings,
-        harmony_vocabulary.uses_harmony(deployment),
+        local_flags.uses_harmony(deployment),
         timing,
         versions,
         find_gguf,
@@ -131,7 +129,7 @@ class _Adapter:
     timing: PredictedTiming | None
     versions: Mapping[str, Interpreters]
     find_gguf: FindGguf
-    exists: mocker_flags.Exists
+    exists: local_flags.Exists
     not_started: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
     """Used as an ordered set."""
@@ -145,11 +143,11 @@ class _Adapter:
         if not component.launches:
             what = NOT_STARTED.get(component.role, f"{component.role}: only its image decides")
             self._note(f"{component.name}: not started on this machine ({what})")
-        made = []
+        programs = []
         for index, launch in enumerate(component.launches):
             name = f"{component.name}-{index}" if several else component.name
-            made += self._launch(name.lower(), component, launch)
-        return made
+            programs += self._launch(name.lower(), component, launch)
+        return programs
 
     def _launch(self, name: str, component: Component, launch: Launch) -> list[Program]:
         if launch.module == FRONTEND:
@@ -169,8 +167,8 @@ class _Adapter:
         return []
 
     def _frontend(self, name: str, component: Component, launch: Launch) -> Program:
-        own = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        arguments, changes = frontend_flags.local_arguments(own, launch.env)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        arguments, changes = local_flags.frontend_arguments(graph_arguments, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", FRONTEND, *arguments)
@@ -182,8 +180,8 @@ class _Adapter:
             return {}
         vocabulary = self.machine.harmony_vocabulary
         if vocabulary is None:
-            self._note(harmony_vocabulary.DOWNLOADED)
-        return harmony_vocabulary.variables(vocabulary)
+            self._note(local_flags.DOWNLOADED)
+        return local_flags.harmony_variables(vocabulary)
 
     def _worker(self, name: str, component: Component, launch: Launch) -> Program:
         """An engine that runs unchanged: the mocker, or a real one on GPUs."""
@@ -193,7 +191,7 @@ class _Adapter:
         engine = component.engine or Engine.MOCKER
         if engine is not Engine.MOCKER:
             return self._gpu_worker(name, component, launch, engine, arguments)
-        arguments, changes = mocker_flags.local_arguments(launch, arguments, self.exists)
+        arguments, changes = local_flags.mocker_arguments(launch, arguments, self.exists)
         for change in changes:
             self._note(f"{name}: {change}")
         argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))
@@ -210,9 +208,11 @@ class _Adapter:
         gpus = gpu_engine.replica_gpus(component, launch)
         folder = self.find_model(gpu_engine.model_name(engine, arguments))
         model = gpu_engine.model(engine, arguments, folder)
-        own = gpu_engine.arguments(engine, model.arguments, self.settings(component, launch))
+        local_arguments = gpu_engine.arguments(
+            engine, model.arguments, self.settings(component, launch)
+        )
         python = self.machine.interpreters[engine]
-        argv = (python, "-m", launch.module or "", *own)
+        argv = (python, "-m", launch.module or "", *local_arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
         self._note(f"{name}: running {engine} on this machine's GPUs, {gpus} for each replica")
         return replace(
@@ -224,12 +224,12 @@ class _Adapter:
         )
 
     def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         # Before the engine's environment, which comes with that of a packaged model.
         arguments = cpu_engine.arguments(
-            given,
+            graph_arguments,
             self.settings(component, launch),
-            self.find_model(flags.flag_value(given, "--model") or ""),
+            self.find_model(flags.flag_value(graph_arguments, "--model") or ""),
         )
         other = self.versions.get(component.name)
         if other is None:
@@ -245,10 +245,10 @@ class _Adapter:
         return tool_template.with_tools(program, flags.flag_value(arguments, "--model"))
 
     def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        packages = llamacpp_engine.require_packages(self.machine.interpreters, component)
-        given = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        model = self.find_gguf(flags.flag_value(given, "--model") or "")
-        arguments = llamacpp_engine.arguments(given, model)
+        packages = llamacpp_engine.require_packages(self.machine.interpreters)
+        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        model = self.find_gguf(flags.flag_value(graph_arguments, "--model") or "")
+        arguments = llamacpp_engine.arguments(graph_arguments, model)
         python = self._python(component)
         argv = (python, "-m", launch.module or "", *arguments)
         program = self._as_it_is(name, component, launch, component.role, argv)
@@ -319,7 +319,7 @@ class _Adapter:
         if self.machine.gpus:
             return (
                 f"this machine has a GPU, but not environment {component.engine}: "
-                f"`penstock env install {component.engine}`"
+                f"`penstock tools env install {component.engine}`"
             )
         return self.machine.no_gpu
 
@@ -350,7 +350,7 @@ class _Adapter:
         arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
         unsafe = unsafe_flags | unsafe_variables
         for reason in dict.fromkeys(unsafe.values()):
-            settings = ", ".join(setting for setting, own in unsafe.items() if own == reason)
+            settings = ", ".join(setting for setting, cause in unsafe.items() if cause == reason)
             self._note(f"{name}: ignoring {settings}: {reason}")
         return Program(
             name=name,

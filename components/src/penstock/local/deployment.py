@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.graph.gateway import GatewaySection, Limits
-from penstock.local.mocker_flags import MODULE
+from penstock.local.local_flags import MOCKER
 from penstock.manifests.deployment import Engine, Role
 
 
@@ -66,7 +66,7 @@ class Program:
     @property
     def is_mocker(self) -> bool:
         """Whether a mocker runs: as a substitute, or because the graph sets it as the engine."""
-        return self.is_substitute or MODULE in self.argv
+        return self.is_substitute or MOCKER in self.argv
 
     @property
     def service(self) -> bool:

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from time import monotonic, sleep
 
-from penstock.atomic_file import write_file
-from penstock.command_text import as_invoked, command
 from penstock.errors import AlreadyUpError, InputError, Problem, StartError
+from penstock.files import write_file
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
+from penstock.text.commands import as_invoked, command
 
 POLL_S = 0.1
 LATER_S = 30.0  # the child has the same time limit, and then stops its processes

@@ -15,13 +15,13 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
-
-from penstock.atomic_file import write_file
-from penstock.local.deployment import Infrastructure
+from penstock.files import write_file
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
+
+if TYPE_CHECKING:
+    from penstock.local.deployment import Infrastructure
 
 CARDS = "mdc"  # model deployment cards
 INSTANCES = "instances"
@@ -159,8 +159,8 @@ class FileDiscovery:
         records = {path: record for path in paths if (record := _record(path)) is not None}
         self._seen |= records
         texts = (r.text for path, r in records.items() if path.parent.name == INSTANCES)
-        found = (_instance(_loads(text)) for text in texts)
-        return tuple(i for i in found if i is not None)
+        instances = (_instance(_loads(text)) for text in texts)
+        return tuple(i for i in instances if i is not None)
 
     async def remove(self, worker_id: int) -> None:
         self._unlink("*", worker_id)
@@ -180,8 +180,8 @@ class FileDiscovery:
         self._missing = missing - lost
         restored = set()
         for worker_id in workers:
-            own = [p for p in sorted(lost) if _is_of(worker_id, p.name, self._seen[p].text)]
-            results = [self._restore(path) for path in own]
+            lost_paths = [p for p in sorted(lost) if _is_of(worker_id, p.name, self._seen[p].text)]
+            results = [self._restore(path) for path in lost_paths]
             if any(results):
                 restored.add(worker_id)
         return restored
@@ -250,8 +250,10 @@ class EtcdDiscovery:
         records = await self._records(f"v1/{INSTANCES}/")
         if records is None:
             return None
-        found = (_instance(_loads(value)) for _, value in records)
-        return tuple(i for i in found if i is not None and i.namespace.startswith(self._namespace))
+        instances = (_instance(_loads(value)) for _, value in records)
+        return tuple(
+            i for i in instances if i is not None and i.namespace.startswith(self._namespace)
+        )
 
     async def remove(self, worker_id: int) -> None:
         await self._delete("v1/", worker_id)
@@ -285,6 +287,8 @@ class EtcdDiscovery:
         return [(_unb64(kv["key"]), _unb64(kv.get("value", ""))) for kv in answer.get("kvs", [])]
 
     async def _post(self, verb: str, body: dict[str, str]) -> dict[str, Any] | None:
+        import httpx  # takes long, and discovery by files does not need it
+
         async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
             try:
                 answer = await client.post(f"{self._url}/v3/kv/{verb}", json=body)

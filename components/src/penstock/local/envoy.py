@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.request_adapter.hosts import (
@@ -215,9 +215,9 @@ def _config(host: str, port: int, endpoints: Path, routes: list[dict[str, Any]])
 def _routes(host: str, retries: int, hosts: Sequence[str]) -> list[dict[str, Any]]:
     """The API; on loopback also what is readable of frontends, but not their settings."""
     is_open = ip_address(host).is_loopback
-    others: list[dict[str, Any]] = [{"path_separated_prefix": API}, {"path": "/health"}]
+    readable: list[dict[str, Any]] = [{"path_separated_prefix": API}, {"path": "/health"}]
     if is_open:
-        others += [{"path_separated_prefix": path} for path in READABLE]
+        readable += [{"path_separated_prefix": path} for path in READABLE]
     retry = RETRY | {"num_retries": retries}
     action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": retry}
     action |= {"host_rewrite_literal": "localhost"}  # for the request adapter, which checks it too
@@ -226,11 +226,13 @@ def _routes(host: str, retries: int, hosts: Sequence[str]) -> list[dict[str, Any
         "route": action,
         "typed_per_filter_config": {CUSTOM_RESPONSE: _temporary_errors(), LUA: _recently_served()},
     }
-    shown = [{"header": {"key": FRONTEND_HEADER, "value": "%UPSTREAM_HOST%"}}] if is_open else []
+    frontend_headers = (
+        [{"header": {"key": FRONTEND_HEADER, "value": "%UPSTREAM_HOST%"}}] if is_open else []
+    )
     return [
         _refused_hosts(hosts),
-        generating | {"response_headers_to_add": shown},
-        *({"match": match, "route": action} for match in others),
+        generating | {"response_headers_to_add": frontend_headers},
+        *({"match": match, "route": action} for match in readable),
     ]
 
 

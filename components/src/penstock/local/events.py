@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from penstock.atomic_file import write_file
+from penstock.files import write_file
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, ReplicaStatus
 
@@ -101,12 +101,12 @@ def read_events(folder: Path, most: int = KEPT) -> tuple[Event, ...]:
 def _event(line: str) -> Event | None:
     """None for a line that `up` has not finished, or that another version wrote."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        found = json.loads(line)
+        fields = json.loads(line)
         return Event(
-            time_s=float(found["time_s"]),
-            kind=EventKind(found["kind"]),
-            subject=str(found["subject"]),
-            text=str(found["text"]),
+            time_s=float(fields["time_s"]),
+            kind=EventKind(fields["kind"]),
+            subject=str(fields["subject"]),
+            text=str(fields["text"]),
         )
     return None
 

@@ -10,7 +10,7 @@ from penstock.graph.load import read_draft
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.read import read_manifests
 from penstock.manifests.source import MOST_BYTES, is_manifest
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 LIST_GRAPHS = "Run `penstock ls`, which lists the graphs that are up."
 OTHER_KINDS = (ProblemKind.NOTHING_TO_READ, ProblemKind.OTHER_FILE)
@@ -33,6 +33,6 @@ def not_servable(path: Path) -> Problem | None:
     except InputError as error:
         return error.problems[0]
     except (GraphError, ManifestError) as error:
-        found = next((p for p in error.problems if p.kind in OTHER_KINDS), None)
-        return replace(found, fix=LIST_GRAPHS) if found else None
+        problem = next((p for p in error.problems if p.kind in OTHER_KINDS), None)
+        return replace(problem, fix=LIST_GRAPHS) if problem else None
     return None

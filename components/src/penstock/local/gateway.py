@@ -18,10 +18,17 @@ from pathlib import Path
 import httpx
 
 from penstock.errors import InputError, StartError
-from penstock.gateway.envoy import Address, Certificate, LocalSetup, config
+from penstock.gateway.envoy import (
+    PROBE_HEADER,
+    PROBE_PATH,
+    Address,
+    Certificate,
+    LiveRoutes,
+    LocalSetup,
+    config,
+)
 from penstock.gateway.errors import largest_request
 from penstock.gateway.keys import load_keys
-from penstock.gateway.live import PROBE_HEADER, PROBE_PATH, LiveRoutes
 from penstock.gateway.policy import Policy, policy_of_graph
 from penstock.graph.gateway import GatewaySection
 from penstock.local.file_watch import FileWatch

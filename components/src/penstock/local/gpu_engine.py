@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.errors import InputError, ManifestError, Problem
 from penstock.local import cpu_engine
 from penstock.local.gpus.visible import VARIABLE
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine, Launch
-from penstock.positive_int import positive_int
+from penstock.text.values import as_mapping, positive_int
 
 # The first that is given counts.
 MODEL_FLAGS = {
@@ -46,9 +45,9 @@ def replica_gpus(component: Component, launch: Launch) -> int:
             component,
             f"one replica spans {component.nodes} nodes, and `up` runs a replica on one machine",
         )
-    own = launch.env.get(VARIABLE)
-    if len(component.launches) > 1 and own:
-        return len(own.split(","))  # one of several engines in a pod
+    variable = launch.env.get(VARIABLE)
+    if len(component.launches) > 1 and variable:
+        return len(variable.split(","))  # one of several engines in a pod
     engines = [each for each in component.launches if each.module == launch.module]
     gpus, rest = divmod(component.gpus, len(engines))
     if rest or not gpus:
@@ -65,12 +64,12 @@ def _problem(component: Component, message: str) -> ManifestError:
     return ManifestError(Problem(place=component.name, message=message, fix=fix))
 
 
-def model(engine: Engine, given: tuple[str, ...], folder: Path | None) -> GpuModel:
+def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> GpuModel:
     """InputError when the model is not on this machine, where ``folder`` would have it."""
-    flag = next((f for f in MODEL_FLAGS[engine] if flags.flag_value(given, f)), None)
-    name = flags.flag_value(given, flag) if flag else None
+    flag = next((f for f in MODEL_FLAGS[engine] if flags.flag_value(arguments, f)), None)
+    name = flags.flag_value(arguments, flag) if flag else None
     if flag is None or name is None:
-        return GpuModel(arguments=given, weights_bytes=0)  # named in a file or a variable
+        return GpuModel(arguments=arguments, weights_bytes=0)  # named in a file or a variable
     if folder is None:
         raise InputError(
             Problem(
@@ -83,17 +82,17 @@ def model(engine: Engine, given: tuple[str, ...], folder: Path | None) -> GpuMod
         )
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if Path(name).expanduser().is_dir():  # a hub id stays: it is the served name's default
-        given = (flag, str(folder), *flags.without_flags(given, flag))
-    return GpuModel(arguments=given, weights_bytes=weights)
+        arguments = (flag, str(folder), *flags.without_flags(arguments, flag))
+    return GpuModel(arguments=arguments, weights_bytes=weights)
 
 
-def model_name(engine: Engine, given: tuple[str, ...]) -> str:
-    values = (flags.flag_value(given, flag) for flag in MODEL_FLAGS[engine])
+def model_name(engine: Engine, arguments: tuple[str, ...]) -> str:
+    values = (flags.flag_value(arguments, flag) for flag in MODEL_FLAGS[engine])
     return next((value for value in values if value), "")
 
 
 def arguments(
-    engine: Engine, given: tuple[str, ...], settings: Mapping[str, Any]
+    engine: Engine, graph_arguments: tuple[str, ...], settings: Mapping[str, Any]
 ) -> tuple[str, ...]:
     """``given`` with this replica's own addresses; argparse uses the last value.
 
@@ -102,13 +101,13 @@ def arguments(
     if engine is Engine.VLLM:
         values = as_mapping(settings.get("engine_args"))
         ranks = positive_int(values.get("data_parallel_size")) or 1
-        return (*given, *_events(as_mapping(values.get("kv_events_config")), ranks))
+        return (*graph_arguments, *_events(as_mapping(values.get("kv_events_config")), ranks))
     if engine is Engine.SGLANG:
-        text = flags.flag_value(given, "--kv-events-config")
-        is_disaggregated = flags.flag_value(given, "--disaggregation-mode") is not None
+        text = flags.flag_value(graph_arguments, "--kv-events-config")
+        is_disaggregated = flags.flag_value(graph_arguments, "--disaggregation-mode") is not None
         bootstrap = (BOOTSTRAP_FLAG, "{port:bootstrap}") if is_disaggregated else ()
-        return (*given, *bootstrap, *_events(_json(text), 1))
-    return given
+        return (*graph_arguments, *bootstrap, *_events(_json(text), 1))
+    return graph_arguments
 
 
 def _events(config: Mapping[str, Any], ranks: int) -> tuple[str, ...]:
@@ -117,8 +116,8 @@ def _events(config: Mapping[str, Any], ranks: int) -> tuple[str, ...]:
     is_on = config.get("enable_kv_cache_events") or config.get("publisher") == "zmq"
     if not is_on or ranks > 1:
         return ()
-    own = {key: value for key, value in config.items() if value is not None}
-    return ("--kv-events-config", json.dumps({**own, "endpoint": cpu_engine.EVENTS_SOCKET}))
+    publisher = {key: value for key, value in config.items() if value is not None}
+    return ("--kv-events-config", json.dumps({**publisher, "endpoint": cpu_engine.EVENTS_SOCKET}))
 
 
 def _json(text: str | None) -> Mapping[str, Any]:

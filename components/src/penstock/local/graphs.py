@@ -13,10 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from penstock.errors import InputError
-from penstock.local.process import leftover_processes
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state import StateDir, state_root
 from penstock.local.state_file import LocalState
@@ -78,8 +75,8 @@ def list_graphs(root: Path | None = None) -> list[LocalGraph]:
     Folders of graphs that ended normally contain only logs, and are left out.
     """
     folders = sorted((root or state_root()).glob("*/lock"))
-    found = [graph for lock in folders for graph in _graph(lock.parent)]
-    return sorted(found, key=lambda graph: (graph.name, graph.source or ""))
+    running = [graph for lock in folders for graph in _graph(lock.parent)]
+    return sorted(running, key=lambda graph: (graph.name, graph.source or ""))
 
 
 def are_mockers(workers: Collection[int]) -> bool | None:
@@ -88,10 +85,10 @@ def are_mockers(workers: Collection[int]) -> bool | None:
     folders = [lock.parent for lock in state_root().glob("*/lock")]
     states = [_state(StateDir.of_folder(folder))[0] for folder in folders]
     known = {r.worker_id: r.is_mocker for state in states if state for r in state.replicas}
-    found = [known.get(f"{worker:x}") for worker in workers]
-    if any(found):
+    replicas = [known.get(f"{worker:x}") for worker in workers]
+    if any(replicas):
         return True
-    return None if not found or None in found else False
+    return None if not replicas or None in replicas else False
 
 
 def _graph(folder: Path) -> Iterator[LocalGraph]:
@@ -101,11 +98,13 @@ def _graph(folder: Path) -> Iterator[LocalGraph]:
         state, is_readable = _state(state_dir)
         if state is not None and state.pid != pid:
             state = None  # of a killed run; the new one has not written its own yet
-        shown = GraphState(state.phase) if state else GraphState.STARTING
+        graph_state = GraphState(state.phase) if state else GraphState.STARTING
         yield _local_graph(
-            state_dir, state, shown if is_readable else GraphState.UNREADABLE, pid=pid
+            state_dir, state, graph_state if is_readable else GraphState.UNREADABLE, pid=pid
         )
     elif state_dir.state_file.exists():
+        from penstock.local.process import leftover_processes  # a killed graph is rare
+
         state, _ = _state(state_dir)
         count = len(leftover_processes(folder))
         yield _local_graph(state_dir, state, GraphState.KILLED, leftovers=count)
@@ -122,17 +121,17 @@ def _state(state_dir: StateDir) -> tuple[LocalState | None, bool]:
 def _local_graph(
     state_dir: StateDir,
     state: LocalState | None,
-    shown: GraphState,
+    graph_state: GraphState,
     *,
     pid: int | None = None,
     leftovers: int = 0,
 ) -> LocalGraph:
     source = state.source if state else _source_in(state_dir.state_file)
-    is_up = state is not None and shown is not GraphState.KILLED
+    is_up = state is not None and graph_state is not GraphState.KILLED
     return LocalGraph(
         name=Path(source).stem if source else state_dir.path.name.rpartition("-")[0],
         source=source,
-        state=shown,
+        state=graph_state,
         url=_url(state) if state and is_up else None,
         models=state.models if state and is_up else (),
         replicas=_replicas(state) if state and is_up else {},
@@ -158,8 +157,12 @@ def _replicas(state: LocalState) -> dict[str, PoolCount]:
 
 
 def _started_at(pid: int | None) -> float | None:
+    if not pid:
+        return None
+    import psutil
+
     with contextlib.suppress(psutil.Error):
-        return psutil.Process(pid).create_time() if pid else None
+        return psutil.Process(pid).create_time()
     return None
 
 

@@ -41,7 +41,7 @@ class Verdict(Enum):
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
     if not health.responds:
         return Verdict.HUNG if now - health.responded > hung_s else Verdict.SERVES
-    if not health.is_found and now - health.found > NOT_FOUND_S:
+    if not health.is_found and now - health.found_at > NOT_FOUND_S:
         return Verdict.UNREACHABLE
     return Verdict.SERVES
 
@@ -99,7 +99,7 @@ class HealthCheck:
         """Watch a replica that has become ready."""
         now = self._clock()
         watched = self._discovery.watched_folders()
-        replica.health = Health(responded=now, found=now, watched=watched)
+        replica.health = Health(responded=now, found_at=now, watched=watched)
 
     async def run(self, replicas: Callable[[], Sequence[Replica]]) -> None:
         """Check all that ``replicas`` returns, until the task is cancelled."""
@@ -159,7 +159,7 @@ class HealthCheck:
                 health.is_found = await self._sees_models(replica, health, has_models)
             self._last = self._clock()
             if health.is_found:
-                health.found = self._clock()
+                health.found_at = self._clock()
 
     def _forgive_suspension(self, replicas: Sequence[Replica]) -> None:
         """Count no time against the processes in which penstock did not run either."""
@@ -177,7 +177,7 @@ class HealthCheck:
     def _forgive(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
             if replica.health is not None:
-                replica.health.found = self._clock()
+                replica.health.found_at = self._clock()
 
     async def _check_response(self, replica: Replica) -> None:
         health = replica.health  # it may crash meanwhile, and then has none
@@ -207,7 +207,7 @@ class HealthCheck:
     async def _sees_models(self, frontend: Replica, health: Health, has_models: bool) -> bool:
         """Whether the frontend sees what is registered, so that requests reach the workers."""
         if not self._discovery.is_watched(health.watched):
-            health.found = -math.inf  # its watch cannot recover: do not wait
+            health.found_at = -math.inf  # its watch cannot recover: do not wait
             return False
         models = await self._prober.models(self._endpoint.frontend_url(frontend))
         return models is None or bool(models) or not has_models

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.atomic_file import write_file
 from penstock.errors import ManifestError, Problem
+from penstock.files import write_file
 from penstock.local import tracing
 from penstock.local.deployment import Infrastructure, Program
 from penstock.local.gpus.visible import VARIABLE

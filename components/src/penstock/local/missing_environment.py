@@ -1,4 +1,4 @@
-"""Environments that `up`, `page` and `bench` install by themselves.
+"""Environments that `up`, `top --web` and `bench` install by themselves.
 
 Packages come from the package index, pinned. A model never comes from a hub (decision 4).
 """
@@ -6,21 +6,19 @@ Packages come from the package index, pinned. A model never comes from a hub (de
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER
 from penstock.environments import dynamo
 from penstock.environments.dynamo import NAME as DYNAMO
 from penstock.environments.install import find_environment, install
 from penstock.graph.load import parse_graph
-from penstock.graph.model import Graph
 from penstock.graph.text_file import read_text_file
-from penstock.local.llamacpp_engine import ENVIRONMENT, NIXL_ENVIRONMENT
+from penstock.local.llamacpp_engine import ENVIRONMENT
 from penstock.manifests.source import MOST_BYTES, is_manifest
 
 # The megabytes that the packages of an environment have in the index.
-MEGABYTES = {DYNAMO: 142, ENVIRONMENT: 129, NIXL_ENVIRONMENT: 79}
+MEGABYTES = {DYNAMO: 142, ENVIRONMENT: 129}
 
 Say = Callable[[str], None]
 
@@ -46,8 +44,8 @@ def install_missing(
     text = read_text_file(path, MOST_BYTES)
     names = [] if dynamo.is_in_own_environment() else [DYNAMO]
     if not is_manifest(text):
-        graph = parse_graph(text, str(path), sets).graph
-        names += _of_engine(graph) if with_engine else ()
+        engine = parse_graph(text, str(path), sets).graph.engine.kind
+        names += [ENVIRONMENT] if with_engine and engine == "llamacpp" else []
     for name in names:
         install_tool(name, f"{MEGABYTES[name]} MB", say, quiet=quiet)
 
@@ -58,13 +56,3 @@ def install_tool(name: str, size: str, say: Say = _to_stderr, *, quiet: bool = F
     if environment.state != "installed":
         say(f"installing environment {name} ({size}; disable with --no-install)")
         say(install(environment, quiet=quiet))
-
-
-def _of_engine(graph: Graph) -> Iterator[str]:
-    if graph.engine.kind != "llamacpp":
-        return
-    yield ENVIRONMENT
-    pools = [pool for pool in (graph.prefill, graph.decode) if pool is not None]
-    configs = [{**graph.engine.config, **pool.config} for pool in pools]
-    if any(config.get(LLAMACPP_KV_TRANSFER) == "nixl" for config in configs):
-        yield NIXL_ENVIRONMENT

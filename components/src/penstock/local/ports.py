@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from penstock.command_text import command
 from penstock.errors import PortInUseError, Problem, StartError
-from penstock.local.graphs import list_graphs
+from penstock.text.commands import command
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
 # ports from 32768 up, so no outgoing connection takes a port between our check and the bind.
@@ -35,11 +34,11 @@ def parsed(url: str) -> SplitResult:
 def is_local(url: str) -> bool:
     """Whether the URL of a server, with or without a scheme, is on loopback. It has no comma: a
     client of NATS connects to each server of a list."""
-    found = _SERVER.fullmatch(url)
-    if found is None:
+    address = _SERVER.fullmatch(url)
+    if address is None:
         return False
     try:
-        return found["host"] == "localhost" or ip_address(found["host"].strip("[]")).is_loopback
+        return address["host"] == "localhost" or ip_address(address["host"].strip("[]")).is_loopback
     except ValueError:
         return False
 
@@ -120,6 +119,8 @@ def _refused(host: str, port: int, error: OSError) -> PortInUseError:
 
 def _free(port: int) -> str:
     """How to free the port: stop the graph that is up there, or another process."""
+    from penstock.local.graphs import list_graphs
+
     urls = {graph.url: graph.source for graph in list_graphs() if graph.url}
     source = next((source for url, source in urls.items() if parsed(url).port == port), None)
     return f"Run {command('down', source)}" if source else "Stop the process that uses it"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -19,20 +20,24 @@ from penstock.engines.parsers import (
     check_launches,
     run_child,
 )
-from penstock.engines.table import ENGINES
-from penstock.errors import GraphError, InputError, Problem
+from penstock.engines.table import simulate
+from penstock.errors import GraphError, InputError, LaunchError, Problem
 from penstock.graph.gateway import GatewaySection
+from penstock.graph.load import LoadedGraph
+from penstock.graph.origin import origin
 from penstock.local.adapt import adapt
 from penstock.local.deployment import LocalDeployment, Overrides
 from penstock.local.gpus.notes import gpu_notes
-from penstock.local.launch_errors import launch_error
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
 from penstock.local.servable import require_pairs
 from penstock.local.state import StateDir
 from penstock.local.versions import Interpreters, interpreters
-from penstock.manifests.deployment import Component, Engine, Launch
+from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.source import Source, open_source
+
+_FLAG_IN_MESSAGE = re.compile(r"--[A-Za-z][\w.-]*")
+_OPTION_IN_MESSAGE = re.compile(r"\b[A-Za-z_][\w-]*(?:\.[A-Za-z_][\w-]*)*\b")
 
 
 class Preparer:
@@ -130,8 +135,7 @@ class Preparer:
         return self._machine.python if other is None else other.python
 
     def _simulate(self, component: Component, launch: Launch) -> Simulation | NoSimulation:
-        engine = component.engine or Engine.MOCKER
-        return ENGINES[engine].simulate(component, launch, self._parsed[_key(component, launch)])
+        return simulate(component, launch, self._parsed[_key(component, launch)])
 
     def _settings(self, component: Component, launch: Launch) -> Mapping[str, Any]:
         parsed = self._parsed[_key(component, launch)]
@@ -183,3 +187,32 @@ def require_replicas(source: Source, deployment: LocalDeployment) -> None:
             for p in empty
         )
     )
+
+
+def launch_error(
+    refused: Iterable[Rejected], source: str, loaded: LoadedGraph | None
+) -> LaunchError:
+    """One error with each problem once: every pool rejects an option that all pools share."""
+    problems = [_located(r, source, loaded) for r in refused]
+    return LaunchError(*dict.fromkeys(problems))
+
+
+def _located(refused: Rejected, source: str, loaded: LoadedGraph | None) -> Problem:
+    problem = replace(refused.problem, file=source)
+    if loaded is None:
+        return problem
+    for place in _places(refused):
+        set_at = origin(loaded, place)
+        if not set_at.default:
+            return replace(problem, line=set_at.line, place=set_at.path)
+    return replace(problem, place=refused.component)
+
+
+def _places(refused: Rejected) -> Iterator[Sequence[str]]:
+    """Where the engine's message may point: a flag, or an option of its configuration file."""
+    for flag in _FLAG_IN_MESSAGE.findall(refused.engine_message):
+        yield (refused.component, "args", flag)
+    # The longest path is the most specific: `engine.speedup_ratio` before `engine`.
+    options = _OPTION_IN_MESSAGE.findall(refused.engine_message)
+    for option in sorted(options, key=lambda name: -name.count(".")):
+        yield (refused.component, "engine_config", *option.split("."))

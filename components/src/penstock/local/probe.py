@@ -114,7 +114,7 @@ class Prober:
     async def ready_namespaces(self, base: str) -> frozenset[str] | None:
         """The Dynamo namespaces to whose workers a frontend routes; None if the frontend
         does not report them."""
-        found: set[str] = set()
+        namespaces_ready: set[str] = set()
         for model in await self.models(base) or ():
             response = await self._get(f"{base}/v1/models/{quote(model, safe='')}/ready")
             if response is None:
@@ -123,10 +123,10 @@ class Prober:
                 return None
             try:
                 namespaces = response.json()["namespaces"].items()
-                found |= {name for name, state in namespaces if state["ready"]}
+                namespaces_ready |= {name for name, state in namespaces if state["ready"]}
             except (ValueError, LookupError, TypeError, AttributeError):
                 return None
-        return frozenset(found)
+        return frozenset(namespaces_ready)
 
     async def completion(self, base: str, model: str) -> Completion | CompletionFailure:
         """Send one short chat completion."""

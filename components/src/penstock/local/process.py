@@ -25,8 +25,8 @@ KILLED_S = 5.0
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """This process's environment without the variables that Dynamo reads, plus ``extra``."""
-    own = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
-    return {**own, **extra}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    return {**inherited, **extra}
 
 
 class Child:
@@ -117,14 +117,14 @@ def last_lines(log: Path, count: int = 15) -> list[str]:
 
 def leftover_processes(state: Path) -> list[psutil.Process]:
     """Processes of this graph that a killed penstock left running."""
-    found = []
+    leftovers = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get(MARKER) == str(state):
-                found.append(process)
+                leftovers.append(process)
         except (psutil.Error, OSError):
             continue  # exited meanwhile, or another user's
-    return found
+    return leftovers
 
 
 def terminate(processes: Iterable[psutil.Process], grace_s: float) -> int:

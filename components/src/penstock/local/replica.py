@@ -25,7 +25,7 @@ class Health:
 
     responded: float
     """The last response of its HTTP server, or of a service's own protocol."""
-    found: float
+    found_at: float
     """A worker was last registered in discovery; a frontend last saw what is registered there."""
     watched: Mapping[str, int]
     """The discovery folders that it has watched since it became ready, see `Discovery`."""
@@ -87,8 +87,8 @@ class Replica:
 
     def matches(self, program: str, index: int, key: str) -> bool:
         """Whether an action of `reconcile` means this replica. Draining replicas never match."""
-        own = (self.program.name, self.index, self.program.key)
-        return own == (program, index, key) and self.state is not ReplicaState.DRAINING
+        identity = (self.program.name, self.index, self.program.key)
+        return identity == (program, index, key) and self.state is not ReplicaState.DRAINING
 
     def crashed(self, now: float) -> None:
         """Record a crash and schedule the restart; a stable run resets the count of crashes."""

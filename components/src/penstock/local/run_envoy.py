@@ -56,7 +56,7 @@ def require_envoy() -> Path:
     """Envoy's binary; MissingToolError when the environment is not installed."""
     binary = envoy_binary(environments_root())
     if binary is None:
-        fix = "Run `penstock env install envoy`."
+        fix = "Run `penstock tools env install envoy`."
         raise MissingToolError(Problem(message="the envoy environment is not installed", fix=fix))
     return binary
 

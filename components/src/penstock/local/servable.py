@@ -24,13 +24,13 @@ def require_frontend_and_worker(
     missing = [] if Role.FRONTEND in roles else ["frontend"]
     missing += [] if roles - {Role.FRONTEND} else ["worker"]
     skipped = f" (not started: {'; '.join(not_started)})" if not_started else ""
-    found = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
+    components = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
     problems = [
         Problem(
             file=deployment.source,
             place=deployment.name,
             message=f"has no {kind} that can run on this machine{skipped}",
-            fix=f"Add one. Its components are {found}.",
+            fix=f"Add one. Its components are {components}.",
         )
         for kind in missing
     ]

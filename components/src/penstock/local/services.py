@@ -105,8 +105,8 @@ def _nats(state: StateDir, ports: Ports) -> tuple[Program, str]:
 
 def _on_path(program: str, package: str, setting: str) -> str:
     # Debian installs servers in sbin, which is not on an ordinary user's PATH.
-    found = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
-    if found is None:
+    executable = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
+    if executable is None:
         raise MissingToolError(
             Problem(
                 place=setting,
@@ -114,7 +114,7 @@ def _on_path(program: str, package: str, setting: str) -> str:
                 fix=f"Install it (Debian: apt install {package}), or name a server in {setting}.",
             )
         )
-    return found
+    return executable
 
 
 def require_reachable(infrastructure: Infrastructure) -> None:

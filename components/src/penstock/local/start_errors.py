@@ -48,8 +48,8 @@ def _problem(replica: Replica, message: str, last: int) -> Problem:
 
 def relevant_lines(log: Path, last: int) -> list[str]:
     """The ``last`` lines of the log, preceded by up to four earlier lines that name a cause."""
-    found = [_COLOR.sub("", line) for line in last_lines(log, LOOK_BACK) if _ACCESS not in line]
-    lines = [_NOT_SERVED.sub(r"\1: \2", line)[:WIDTH] for line in found]
+    plain = [_COLOR.sub("", line) for line in last_lines(log, LOOK_BACK) if _ACCESS not in line]
+    lines = [_NOT_SERVED.sub(r"\1: \2", line)[:WIDTH] for line in plain]
     above, tail = lines[:-last], lines[-last:]
     causes: list[str] = []
     for index, line in enumerate(above):

@@ -127,8 +127,8 @@ class Starter:
         self._give_back_ports(replica)
 
     def _give_back_ports(self, replica: Replica) -> None:
-        own = None if replica.program.service else replica.port
-        for port in (own, replica.system_port, *replica.ports.values()):
+        http_port = None if replica.program.service else replica.port
+        for port in (http_port, replica.system_port, *replica.ports.values()):
             self._ports.give_back(port or 0)
 
     def _files_of(self, program: Program) -> dict[str, Path]:

@@ -13,19 +13,19 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.atomic_file import naming, write_file
-from penstock.command_text import command, restart
 from penstock.errors import AlreadyUpError, InputError, Problem
+from penstock.files import naming, write_file
 from penstock.local.state_file import LocalState, dump_state, load_state
+from penstock.text.commands import command, restart
 
 MARKER = "PENSTOCK_STATE"  # in the environment of every child; identifies leftovers
 
 
 def state_root() -> Path:
     """Parent of the state folders: $PENSTOCK_STATE_HOME, else the XDG state folder."""
-    own = os.environ.get("PENSTOCK_STATE_HOME")
-    if own:
-        return Path(own).absolute()
+    folder = os.environ.get("PENSTOCK_STATE_HOME")
+    if folder:
+        return Path(folder).absolute()
     xdg = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(xdg) / "penstock"
 

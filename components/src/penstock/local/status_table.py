@@ -20,7 +20,7 @@ from penstock.local.load import GraphLoad, LoadSampler, WorkerLoad
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, Phase, ReplicaStatus
 from penstock.serving.frontend_metrics import FrontendMetrics
-from penstock.terminal import QUIT, columns, console, duration_text, keys
+from penstock.text.terminal import QUIT, columns, console, duration_text, keys
 
 SAMPLE_INTERVAL_S = 2.0
 COLORS = {

@@ -173,9 +173,9 @@ class Supervisor:
 
     def _waits_for_other_frontend(self, replica: Replica) -> bool:
         """Whether other frontends are not ready: one with an outdated list may still serve."""
-        others = [r for r in self.frontends() if r is not replica]
+        remaining = [r for r in self.frontends() if r is not replica]
         is_frontend = replica.program.role is Role.FRONTEND
-        return is_frontend and any(r.state is not ReplicaState.READY for r in others)
+        return is_frontend and any(r.state is not ReplicaState.READY for r in remaining)
 
     def _end_crashed(self, replica: Replica, what: str) -> None:
         """Kill what is left of the replica and its own children, and schedule its restart."""

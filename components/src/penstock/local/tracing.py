@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.command_text import command
 from penstock.errors import NotUpError, PenstockError, Problem, UsageError
 from penstock.local.deployment import Program
 from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
-from penstock.nearest import nearest
-from penstock.tracing.receiver import MOCKER_TRACES, TRACES, Receiver
+from penstock.text.commands import command
+from penstock.text.names import nearest
 from penstock.tracing.requests import TracedRequest
+from penstock.tracing.store import MOCKER_TRACES, TRACES, Receiver
 
 ENABLED = "OTEL_EXPORT_ENABLED"
 SAMPLE_RATIO = "OTEL_TRACES_SAMPLE_RATIO"

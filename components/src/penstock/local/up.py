@@ -216,7 +216,7 @@ class Up:
         if endpoint.envoy is None and frontends > 1:
             notes.append(
                 f"endpoint: the first of {frontends} frontends; to balance over all of them, run "
-                "`penstock env install envoy`"
+                "`penstock tools env install envoy`"
             )
         for note in notes:
             if note not in self._printed:
@@ -236,7 +236,8 @@ class Up:
                     place="--host",
                     message=f"{host} is not a loopback address: other machines could read the "
                     "frontend's metrics and change its settings",
-                    fix="Run `penstock env install envoy`: Envoy exposes only /v1 and /health.",
+                    fix="Run `penstock tools env install envoy`: "
+                    "Envoy exposes only /v1 and /health.",
                 )
             )
         if binary is None:

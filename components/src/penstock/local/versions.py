@@ -45,7 +45,7 @@ def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ..
 
     MissingToolError when the graph sets `dynamo` to a version that is not installed.
     """
-    found: dict[str, Interpreters] = {}
+    by_component: dict[str, Interpreters] = {}
     notes: list[str] = []
     for component, version in _other_versions(source):
         python = python_of(version)
@@ -55,7 +55,7 @@ def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ..
             continue  # penstock's own environment
         if python is not None:
             cpu = python_of(version, cpu_engine.ENVIRONMENT)
-            found[component.name] = Interpreters(version=version, python=python, cpu=cpu)
+            by_component[component.name] = Interpreters(version=version, python=python, cpu=cpu)
         elif source.loaded is not None and source.loaded.graph.dynamo == version:
             raise _missing(source, version)
         else:
@@ -63,7 +63,7 @@ def interpreters(source: Source) -> tuple[dict[str, Interpreters], tuple[str, ..
                 f"{component.name}: using Dynamo {DEFAULT} instead of {version} (environment "
                 f"{environment_of(version)} is not installed)"
             )
-    return found, tuple(dict.fromkeys(notes))
+    return by_component, tuple(dict.fromkeys(notes))
 
 
 def _other_versions(source: Source) -> Iterator[tuple[Component, str]]:
@@ -89,6 +89,6 @@ def _missing(source: Source, version: str) -> MissingToolError:
             line=loaded.places.line_of("dynamo") if loaded else None,
             place="dynamo",
             message=f"Dynamo {version} needs environment {name}, which is not installed",
-            fix=f"Run `penstock env install {name}`.",
+            fix=f"Run `penstock tools env install {name}`.",
         )
     )

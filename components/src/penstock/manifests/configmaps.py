@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from penstock.manifests.cursor import Cursor
-from penstock.manifests.documents import Document
+from penstock.manifests.documents import Cursor, Document
 
 LONGEST_SHOWN = 80  # characters
 
@@ -25,7 +24,7 @@ class ConfigMaps:
 
 
 def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
-    found: dict[tuple[str, str], Cursor] = {}
+    by_name: dict[tuple[str, str], Cursor] = {}
     for document in documents:
         root = Cursor.at_root(document)
         if root["kind"].value != "ConfigMap":
@@ -35,22 +34,22 @@ def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
             root.problem("the ConfigMap has no metadata.name", "Set its name.")
             continue
         key = (root.at("metadata", "namespace").text() or namespace, name)
-        if key in found:
+        if key in by_name:
             root["metadata"].problem(f"duplicate ConfigMap {name}", "Keep one of them.")
-        found.setdefault(key, root["data"])
+        by_name.setdefault(key, root["data"])
         for file_name, value in root["data"].entries():
             value.text()  # reports a value of another type, which Kubernetes rejects
             _check_key(value, file_name)
-    return ConfigMaps(namespace, found)
+    return ConfigMaps(namespace, by_name)
 
 
 def _check_key(value: Cursor, key: str) -> None:
     """Each key becomes a file's name (IsConfigMapKey, k8s.io/apimachinery/pkg/util/validation)."""
     if re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) and key != "." and not key.startswith(".."):
         return
-    shown = key if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]}…"
+    excerpt = key if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]}…"
     value.problem(
-        f"the ConfigMap's key {shown!r} is not a valid file name",
+        f"the ConfigMap's key {excerpt!r} is not a valid file name",
         "Use at most 253 letters, digits, `-`, `_` and `.`, without `..` at the beginning.",
     )
 

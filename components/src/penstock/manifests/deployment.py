@@ -117,8 +117,8 @@ class Launch:
         named = [at + 1 for at, part in enumerate(self.argv[:-1]) if part == "-m"]
         dynamos = [at for at in named if self.argv[at].startswith("dynamo.")]
         program = self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
-        own = [at for at in named if at == 2 and program.startswith("python")]
-        return next(iter([*dynamos, *own]), None)
+        of_program = [at for at in named if at == 2 and program.startswith("python")]
+        return next(iter([*dynamos, *of_program]), None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,16 @@
-"""The documents of a manifest, each value with its line; `read` walks them with `Cursor`."""
+"""The documents of a manifest; a `Cursor` is a value with its place, so that every problem names
+file, line and path."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock.errors import Problem
+from penstock.errors import Problem, ProblemKind
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
-from penstock.strict_yaml.limits import MOST_PROBLEMS
-from penstock.strict_yaml.nodes import Node
+from penstock.strict_yaml.kind import MOST_PROBLEMS, Dialect, DocumentKind, RepeatedKeys
+from penstock.strict_yaml.places import Node, Position, node_at, place_of, position_of
 
 MIB = 2**20
 MOST_CHARACTERS = 3 * MIB // 2  # of a file; reading takes about a second per MiB
@@ -56,8 +57,8 @@ def parse(text: str, source: str) -> tuple[tuple[Document, ...], list[Problem]]:
     text = _without_crds(text)
     if len(text) > MOST_CHARACTERS:
         return (), [too_large(text, source, "a manifest, without its CRDs,")]
-    roots, found = read_documents(text, source, MANIFEST)
-    problems = ProblemList(found)
+    roots, yaml_problems = read_documents(text, source, MANIFEST)
+    problems = ProblemList(yaml_problems)
     documents = tuple(
         Document(value=root.value, source=source, node=root, problems=problems)
         for root in roots
@@ -86,3 +87,156 @@ def too_large(text: str, source: str, kind: str) -> Problem:
         message=f"is {size}; the limit for {kind} is {limit}",
         fix="Split it, or remove what is not a manifest.",
     )
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """One value of a document with its path; ``value`` is None if the document has no value there.
+
+    The typed getters report a value of the wrong type and treat it as absent, so that one run
+    reports every problem of a file.
+    """
+
+    document: Document
+    value: object
+    path: tuple[str | int, ...] = ()
+
+    @classmethod
+    def at_root(cls, document: Document) -> Cursor:
+        return cls(document, document.value)
+
+    def __getitem__(self, key: str) -> Cursor:
+        value = self.value.get(key) if isinstance(self.value, dict) else None
+        return Cursor(self.document, value, (*self.path, key))
+
+    def at(self, *keys: str) -> Cursor:
+        cursor = self
+        for key in keys:
+            cursor.mapping()
+            cursor = cursor[key]
+        return cursor
+
+    @property
+    def is_absent(self) -> bool:
+        return self.value is None
+
+    @property
+    def place(self) -> str:
+        """`spec.components[0].podTemplate`"""
+        return place_of(self.path)
+
+    @property
+    def position(self) -> Position | None:
+        return position_of(self.document.node, self.path)
+
+    @property
+    def line(self) -> int | None:
+        position = self.position
+        return position.line if position else None
+
+    def problem(self, message: str, fix: str = "", kind: ProblemKind = ProblemKind.OTHER) -> None:
+        line, column = self.position or (None, None)
+        problem = Problem(
+            file=self.document.source,
+            line=line,
+            column=column,
+            place=self.place,
+            message=message,
+            fix=fix,
+            kind=kind,
+        )
+        self.document.problems.add(problem)
+
+    def mapping(self) -> dict[str, object]:
+        if isinstance(self.value, dict):
+            return self.value
+        if not self.is_absent:
+            self.problem(
+                f"must be a mapping, got {_shown(self.value)}", "Write `key: value` lines."
+            )
+        return {}
+
+    def entries(self) -> Iterator[tuple[str, Cursor]]:
+        for key in self.mapping():
+            yield key, self[key]
+
+    def items(self) -> Iterator[Cursor]:
+        if isinstance(self.value, list):
+            for index, item in enumerate(self.value):
+                yield Cursor(self.document, item, (*self.path, index))
+        elif not self.is_absent:
+            self.problem(
+                f"must be a list, got {_shown(self.value)}", "Write a list, each item after `- `."
+            )
+
+    def text(self) -> str | None:
+        if isinstance(self.value, str):
+            return self.value
+        if not self.is_absent:
+            self.problem(*self.string_problem())
+        return None
+
+    @property
+    def shown(self) -> str:
+        """The value in a message, shortened."""
+        return _shown(self.value)
+
+    def string_problem(self) -> tuple[str, str]:
+        """What Kubernetes reads where a string is expected, and how to write the string."""
+        text = self.shown
+        if isinstance(self.value, (dict, list)):
+            return f"must be a string, got {text}", "Write a string."
+        node = node_at(self.document.node, self.path)
+        written = node.text if node is not None and node.text else text
+        is_literal = written.lower() == text
+        got = f"got {text}" if is_literal else f"but Kubernetes reads {written} as {text}"
+        return f"must be a string, {got}", f'Quote it: "{written}"'
+
+    def texts(self) -> tuple[str, ...] | None:
+        """A list of strings; None if it is absent."""
+        if self.is_absent:
+            return None
+        texts = []
+        for item in self.items():
+            if item.is_absent:
+                item.problem(
+                    "must be a string, got nothing", 'Write a value, or "" for an empty string.'
+                )
+            texts.append(item.text() or "")
+        return tuple(texts)
+
+    def count(self, *, least: int = 0, most: int | None = None) -> int | None:
+        """An integer; to Kubernetes, booleans and strings of digits are not integers."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            if self.value < least:
+                message = f"must be at least {least}, got {_shown(self.value)}"
+                self.problem(message, f"Write {least} or more.")
+            elif most is not None and self.value > most:
+                message = f"must be at most {most}, got {_shown(self.value)}"
+                self.problem(message, f"Write {most} or less.")
+            else:
+                return self.value
+        elif not self.is_absent:
+            self.problem(*self.integer_problem())
+        return None
+
+    def integer_problem(self) -> tuple[str, str]:
+        """What is there where an integer is expected, and how to write the integer."""
+        return f"must be an integer, got {self.shown}", self._integer_fix()
+
+    def _integer_fix(self) -> str:
+        text = str(self.value).strip()
+        is_quoted = isinstance(self.value, str) and re.fullmatch("0|[1-9][0-9]{0,9}", text)
+        return f"Write {text}, without quotes." if is_quoted else "Write an integer."
+
+    def flag(self) -> bool:
+        if self.value not in (None, True, False):
+            self.problem(f"must be true or false, got {_shown(self.value)}", "Write true or false.")
+        return self.value is True
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = repr(value) if isinstance(value, str) else str(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from penstock.errors import Problem
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import (
     Engine,
     EngineConfig,
@@ -20,12 +19,13 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
+from penstock.manifests.documents import Cursor
 from penstock.manifests.flags import flag_value
 from penstock.manifests.mounts import Mounts
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
 from penstock.strict_yaml.loader import load, load_json
-from penstock.strict_yaml.nodes import node_at
+from penstock.strict_yaml.places import node_at
 
 ENGINE_FILE = DocumentKind(
     name="an engine's configuration file",
@@ -112,7 +112,7 @@ def _yaml(text: str, cursor: Cursor, *, inner: bool, path: str) -> object:
     return {} if problems else load(text)
 
 
-def _report(cursor: Cursor, found: Problem | str, offset: int, inner: bool) -> None:
+def _report(cursor: Cursor, described: Problem | str, offset: int, inner: bool) -> None:
     """Report a problem ``offset`` lines below the beginning of the engine's file.
 
     A `|` block begins on the line after its key.
@@ -121,7 +121,7 @@ def _report(cursor: Cursor, found: Problem | str, offset: int, inner: bool) -> N
     line, column = cursor.position or (None, None)
     if line is not None and getattr(node, "style", None) == "|":
         line, column = line + 1 + offset, None
-    problem = Problem(message=found) if isinstance(found, str) else found
+    problem = Problem(message=described) if isinstance(described, str) else described
     placed = replace(
         problem,
         file=cursor.document.source,

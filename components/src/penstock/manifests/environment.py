@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.manifests.configmaps import ConfigMaps, missing_key
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 
 LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
 MOST_CHARACTERS = 2 * 2**20  # of all arguments and variables of a program: Linux' ARG_MAX
@@ -114,11 +114,11 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
         nonlocal length
         if match[0] == "$$":
             return "$"
-        found = lookup(match[1])
-        length += 0 if found is None else len(found)
+        value = lookup(match[1])
+        length += 0 if value is None else len(value)
         if length > LONGEST:
             raise TooLongError
-        return match[0] if found is None else found
+        return match[0] if value is None else value
 
     # Without a `)`, each `$(` would be searched to the end of the text.
     last = text.rfind(")") + 1

@@ -13,7 +13,7 @@ from penstock.manifests.deployment import (
     NoConfig,
     UnknownConfig,
 )
-from penstock.nearest import nearest
+from penstock.text.names import did_you_mean
 
 
 def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
@@ -22,13 +22,12 @@ def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
         return deployment.components
     names = [c.name for c in deployment.components]
     if name not in names:
-        near = nearest(name, names)
         raise ManifestError(
             Problem(
                 file=deployment.source,
                 place=name,
                 message="no such component",
-                fix=f"Did you mean `{near}`?" if near else f"Use one of {', '.join(names)}.",
+                fix=did_you_mean(name, names, f"Use one of {', '.join(names)}."),
             )
         )
     return (deployment.component(name),)

@@ -16,7 +16,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 Path = tuple[str | int, ...]
 Schema = Mapping[str, Any]
@@ -61,12 +61,20 @@ def unknown_fields(
 
     ``specs``: the schemas as `specs_of` or `stored` returns them.
     """
-    return (one for one in _differences(deployment, specs) if isinstance(one, UnknownField))
+    return (
+        difference
+        for difference in _differences(deployment, specs)
+        if isinstance(difference, UnknownField)
+    )
 
 
 def bad_values(deployment: Mapping[str, Any], specs: Mapping[str, Schema]) -> Iterator[BadValue]:
     """Every value below `spec` that the CRD of the object's version excludes."""
-    return (one for one in _differences(deployment, specs) if isinstance(one, BadValue))
+    return (
+        difference
+        for difference in _differences(deployment, specs)
+        if isinstance(difference, BadValue)
+    )
 
 
 def fits(value: Any, schema: Schema) -> bool:
@@ -130,7 +138,7 @@ def _walk_fields(
     value: Mapping[str, Any], schema: Schema, path: Path
 ) -> Iterator[UnknownField | BadValue]:
     properties = schema.get("properties")
-    others = schema.get("additionalProperties")
+    additional = schema.get("additionalProperties")
     is_open = properties is None or schema.get("x-kubernetes-preserve-unknown-fields")
     for name in schema.get("required", ()):
         # A field with a default is never missing: the API server adds it first.
@@ -139,8 +147,8 @@ def _walk_fields(
     for name, inner in value.items():
         if properties is not None and name in properties:
             yield from _walk(inner, properties[name], (*path, name))
-        elif isinstance(others, dict):
-            yield from _walk(inner, others, (*path, name))
+        elif isinstance(additional, dict):
+            yield from _walk(inner, additional, (*path, name))
         elif not is_open:
             yield UnknownField((*path, str(name)), nearest(str(name), properties or (), NEAR))
 

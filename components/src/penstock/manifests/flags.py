@@ -8,26 +8,26 @@ from collections.abc import Iterable, Iterator, Sequence
 
 def flag_value(arguments: Sequence[str], flag: str) -> str | None:
     """The value of the last ``flag``, as argparse reads it; None without one."""
-    found = None
+    value = None
     for index, argument in enumerate(arguments):
         if argument == flag and index + 1 < len(arguments):
-            found = arguments[index + 1]
+            value = arguments[index + 1]
         elif argument.startswith(f"{flag}="):
-            found = argument.removeprefix(f"{flag}=")
-    return found
+            value = argument.removeprefix(f"{flag}=")
+    return value
 
 
 def by_flag(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
     """Each flag with the arguments that belong to it, itself first; "" before the first flag."""
-    flag, given = "", list[str]()
+    flag, words = "", list[str]()
     for argument in arguments:
         if re.match(r"--\w|-[A-Za-z]", argument):
-            if given:
-                yield flag, given
-            flag, given = argument.partition("=")[0], []
-        given.append(argument)
-    if given:
-        yield flag, given
+            if words:
+                yield flag, words
+            flag, words = argument.partition("=")[0], []
+        words.append(argument)
+    if words:
+        yield flag, words
 
 
 def without_flags(arguments: Sequence[str], *flags: str) -> tuple[str, ...]:

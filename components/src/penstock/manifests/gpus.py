@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from penstock.manifests.cursor import Cursor
-from penstock.manifests.documents import Document
+from penstock.manifests.documents import Cursor, Document
 from penstock.manifests.pods import Pod
 
 # nvidia.com/gpu, nvidia.com/gpu.shared, nvidia.com/mig-1g.10gb, amd.com/gpu, gpu.intel.com/xe,
@@ -30,9 +29,9 @@ def _own(resources: Cursor) -> int:
     """`resources` of v1alpha1: the key `gpu`, and `custom` for everything else."""
     for side in ("limits", "requests"):
         amounts = resources[side]
-        found = _amount(amounts["gpu"]) + _sum(amounts["custom"])
-        if found:
-            return found
+        gpus = _amount(amounts["gpu"]) + _sum(amounts["custom"])
+        if gpus:
+            return gpus
     return 0
 
 
@@ -51,20 +50,20 @@ def _amount(amount: Cursor) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if not amount.is_absent:
-        amount.problem(f"must be an integer, got {value!r}")
+        amount.problem(f"must be an integer, got {value!r}", "Write the number of GPUs.")
     return 0
 
 
 def claim_templates(documents: tuple[Document, ...]) -> dict[str, int]:
     """GPUs that each ResourceClaimTemplate of the file requests, 0 for one without GPUs."""
-    found = {}
+    gpus_by_template = {}
     for document in documents:
         root = Cursor.at_root(document)
         if root["kind"].value == "ResourceClaimTemplate":
             name = root.at("metadata", "name").text() or ""
             requests = root.at("spec", "spec", "devices", "requests")
-            found[name] = sum(_requested(request) for request in requests.items())
-    return found
+            gpus_by_template[name] = sum(_requested(request) for request in requests.items())
+    return gpus_by_template
 
 
 def _requested(request: Cursor) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock.manifests.configmaps import ConfigMaps, selected
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod
 
 

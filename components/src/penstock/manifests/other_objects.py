@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.errors import Problem, ProblemKind
 from penstock.graph.not_a_graph import OVERLAY
-from penstock.manifests.cursor import Cursor
-from penstock.nearest import nearest
+from penstock.manifests.documents import Cursor
+from penstock.text.names import nearest
 
 SIMILAR = 0.8  # DynamoGraphDeploy, not Deployment
 DGD = "DynamoGraphDeployment"

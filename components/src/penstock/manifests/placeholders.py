@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import Problem, ProblemKind
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 
 _ANYWHERE = re.compile(
     r"<(your|YOUR|my|MY|replace|REPLACE|insert|INSERT)[-_ ][^<>\n]*>"
@@ -77,18 +77,18 @@ def kind_of(text: str) -> ProblemKind:
 
 def report_placeholders(root: Cursor) -> None:
     """Report every placeholder at whose place the manifest needs a value to be read."""
-    for one in unfilled(root):
-        if one.is_read:
+    for value in unfilled(root):
+        if value.is_read:
             continue
-        kind = kind_of(one.text)
+        kind = kind_of(value.text)
         is_template = kind is ProblemKind.TEMPLATE
         fix = "Render the template first." if is_template else "Replace it with a value."
-        one.cursor.problem(f"{one.text} is an unfilled placeholder", fix, kind)
+        value.cursor.problem(f"{value.text} is an unfilled placeholder", fix, kind)
 
 
 def without_consequences(problems: Sequence[Problem]) -> list[Problem]:
     """Without further problems of the values that are placeholders, such as a wrong type."""
-    places = {one.place for one in problems if one.kind in UNFILLED}
+    places = {problem.place for problem in problems if problem.kind in UNFILLED}
     return [p for p in problems if p.place not in places or p.kind in UNFILLED]
 
 
@@ -117,5 +117,5 @@ def placeholder(value: str, *, in_text: bool = False) -> str | None:
 def placeholders(value: str, *, in_text: bool = False) -> list[str]:
     """All placeholders in a value."""
     patterns = (_ANYWHERE,) if in_text else (_ANYWHERE, _VALUES)
-    found = ([match.group() for match in pattern.finditer(value)] for pattern in patterns)
-    return next((some for some in found if some), [])
+    matches = ([match.group() for match in pattern.finditer(value)] for pattern in patterns)
+    return next((texts for texts in matches if texts), [])

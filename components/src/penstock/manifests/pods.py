@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.environment import EnvSources
-from penstock.nearest import nearest
-from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.strict_yaml.kind import MOST_REPLICAS
+from penstock.strict_yaml.places import value_at
+from penstock.text.names import did_you_mean
+from penstock.text.values import as_mapping
 
 V1BETA1 = "nvidia.com/v1beta1"
 V1ALPHA1 = "nvidia.com/v1alpha1"
@@ -83,29 +84,23 @@ class Pod:
     @property
     def spec(self) -> Mapping[str, Any]:
         """The PodSpec, whichever API version it is written in; empty if the component has none."""
-        value: Any = self.cursor.document.value
-        for step in self.volumes.path[:-1]:
-            if isinstance(value, list) and isinstance(step, int) and step < len(value):
-                value = value[step]
-            else:
-                value = value.get(step) if isinstance(value, dict) else None
-        return as_mapping(value)
+        return as_mapping(value_at(self.cursor.document.value, self.volumes.path[:-1]))
 
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
     """The pods of a DynamoGraphDeployment's ``spec``; reports what is missing."""
     if api_version == V1ALPHA1:
-        found = list(spec["services"].entries())
+        components = list(spec["services"].entries())
         key, other = "services", "components"
     else:
-        found = _named_components(spec["components"])
+        components = _named_components(spec["components"])
         key, other = "components", "services"
-    if not found:
+    if not components:
         fix = f"Add them under spec.{key}, where {api_version} has them"
         if not spec[other].is_absent:
             fix += f"; spec.{other} belongs to the other version"
         spec.problem("no components", f"{fix}.")
-    for name, cursor in found:
+    for name, cursor in components:
         read = _service if api_version == V1ALPHA1 else _component
         pod = read(name, cursor, spec)
         if pod is not None:
@@ -113,7 +108,7 @@ def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
 
 
 def _named_components(components: Cursor) -> list[tuple[str, Cursor]]:
-    found: list[tuple[str, Cursor]] = []
+    named: list[tuple[str, Cursor]] = []
     seen: set[str] = set()
     for component in components.items():
         component.mapping()
@@ -127,8 +122,8 @@ def _named_components(components: Cursor) -> list[tuple[str, Cursor]]:
             )
         else:
             seen.add(name.lower())
-            found.append((name, component))
-    return found
+            named.append((name, component))
+    return named
 
 
 def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
@@ -140,8 +135,7 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         return None
     kind = cursor["type"].text() or ""
     if kind and kind not in TYPES:
-        close = nearest(kind, TYPES)
-        fix = f"Did you mean {close}?" if close else f"Use one of {', '.join(TYPES)}."
+        fix = did_you_mean(kind, TYPES, f"Use one of {', '.join(TYPES)}.")
         cursor["type"].problem(f"unknown component type {kind!r}", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from penstock.errors import ManifestError, Problem, ProblemKind
 from penstock.manifests import roles
 from penstock.manifests.configmaps import ConfigMaps, collect
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, NoConfig, Role
-from penstock.manifests.documents import Document, parse
+from penstock.manifests.documents import Cursor, Document, parse
 from penstock.manifests.engine_files import read_engine_config
 from penstock.manifests.gpus import claim_templates, pod_gpus
 from penstock.manifests.launches import Expanded, Started, read_container
@@ -27,7 +26,7 @@ from penstock.manifests.placeholders import (
 )
 from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
-from penstock.strict_yaml.nodes import node_at
+from penstock.strict_yaml.places import node_at
 
 MOST_COMPONENTS = 100  # and deployments, of a text; the operator accepts 25 of one
 # The image or the operator decides what these run, not the manifest.
@@ -71,8 +70,10 @@ def read_all(
     documents, problems = parse(text, source)
     objects = tuple(_flat(documents))
     if _has_no_deployment(objects, problems, text):
-        roots, listed = (list(map(Cursor.at_root, some)) for some in (objects, documents))
-        return (), (no_deployment(roots, [one for one in listed if _is_list(one)], source),)
+        roots, listed = (list(map(Cursor.at_root, group)) for group in (objects, documents))
+        return (), (
+            no_deployment(roots, [cursor for cursor in listed if _is_list(cursor)], source),
+        )
     manifests = _read(objects, namespace)
     return manifests, tuple(
         sorted(without_consequences(problems), key=lambda problem: problem.line or 0)
@@ -83,7 +84,7 @@ def placeholders_of(text: str, source: str) -> tuple[Unfilled, ...]:
     """Every placeholder of a text, also those with which it can be read."""
     documents, _ = parse(text, source)
     roots = [Cursor.at_root(document) for document in _flat(documents)]
-    return tuple(one for root in roots if _has_values(root) for one in unfilled(root))
+    return tuple(value for root in roots if _has_values(root) for value in unfilled(root))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,21 +184,21 @@ def _has_no_deployment(objects: tuple[Document, ...], problems: list[Problem], t
 def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Manifest | None:
     api_version = root["apiVersion"].text()
     if api_version not in (V1BETA1, V1ALPHA1):
-        shown = "no apiVersion" if api_version is None else f"unknown apiVersion {api_version}"
-        root["apiVersion"].problem(shown, f"Set {V1BETA1} or {V1ALPHA1}.")
+        message = "no apiVersion" if api_version is None else f"unknown apiVersion {api_version}"
+        root["apiVersion"].problem(message, f"Set {V1BETA1} or {V1ALPHA1}.")
         return None
     name = root.at("metadata", "name").text()
     if not name:
         root["metadata"].problem("no metadata.name", "Set the name of the deployment.")
     namespace = root.at("metadata", "namespace").text() or context.namespace
     root["spec"].mapping()
-    found = tuple(pods(root["spec"], api_version))
+    components_read = tuple(pods(root["spec"], api_version))
     components = [
         replace(
             _component(pod, replace(context, namespace=namespace)),
             replicas=_replicas(pod, adapter_name(name or "", pod.name), context.scalers),
         )
-        for pod in found
+        for pod in components_read
     ]
     deployment = Deployment(
         name=name or "",
@@ -206,7 +207,7 @@ def _manifest(root: Cursor, context: _Context, roots: tuple[Cursor, ...]) -> Man
         components=_with_final_roles(components),
         source=root.document.source,
     )
-    by_name = {pod.name: pod for pod in found}
+    by_name = {pod.name: pod for pod in components_read}
     return Manifest(deployment=deployment, root=root, pods=by_name, documents=roots)
 
 

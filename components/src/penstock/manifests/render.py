@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from penstock.errors import ChartError, Problem
+from penstock.files import shipped
 from penstock.helm import HelmError, HelmErrorKind, render_templates
-from penstock.shipped import shipped
 from penstock.strict_yaml.loader import SafeLoader
 
 SCHEMA_LINE = re.compile(r"^\s*- at '(?P<pointer>.*?)': (?P<message>.*)$")
@@ -103,10 +103,10 @@ def _documents(rendered: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _schema_problems(detail: str) -> list[Problem]:
     """One problem for each line of Helm's schema report, without its headings."""
-    found = [m for m in map(SCHEMA_LINE.match, detail.splitlines()) if m]
+    matches = [m for m in map(SCHEMA_LINE.match, detail.splitlines()) if m]
     problems = [
         problem
-        for match in found
+        for match in matches
         if not re.fullmatch(r"'\w+' failed", match["message"])
         for problem in _schema_problem(match["pointer"], match["message"])
     ]
@@ -153,3 +153,22 @@ def _dotted(pointer: str) -> str:
 
 def _join(place: str, name: str) -> str:
     return f"{place}.{name}" if place else name
+
+
+CONTAINERS = ("containers", "initContainers")
+
+
+def images(objects: Any) -> list[str]:
+    """Each image once, sorted."""
+    return sorted(set(_images(objects)))
+
+
+def _images(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name in CONTAINERS:
+            yield from (str(c["image"]) for c in value.get(name) or () if c.get("image"))
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return
+    for inner in value:
+        yield from _images(inner)

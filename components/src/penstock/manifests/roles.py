@@ -83,8 +83,10 @@ def configured_role(launch: Launch, engine: Engine | None, config: EngineConfig)
     if mode is None and engine is not None:
         mode = launch.env.get(f"DYN_{engine.upper()}_DISAGGREGATION_MODE")
     if mode is None and isinstance(config, KnownConfig):
-        found = config.values.get("disaggregation-mode", config.values.get("disaggregation_mode"))
-        mode = found if isinstance(found, str) else None
+        configured = config.values.get(
+            "disaggregation-mode", config.values.get("disaggregation_mode")
+        )
+        mode = configured if isinstance(configured, str) else None
     if mode is not None:
         return _MODES.get(mode)
     return next((role for flag, role in _LEGACY.items() if flag in launch.argv), None)

@@ -41,15 +41,15 @@ def adapter_name(deployment: str, component: str) -> str:
 
 def scalers(objects: Iterable[Any]) -> dict[str, Scaler]:
     """Autoscalers by the name of what they scale; malformed bounds are ignored here."""
-    found = {}
+    by_target = {}
     for manifest in objects:
         kind = str(_get(manifest, "kind"))
         name = _get(_get(_get(manifest, "spec"), "scaleTargetRef"), "name")
         if kind in BOUNDS and isinstance(name, str):
             lower, upper = (_count(_get(manifest["spec"], field)) for field in BOUNDS[kind])
             lower = 1 if lower is None else lower
-            found[name] = Scaler(kind=kind, min_replicas=lower, max_replicas=upper)
-    return found
+            by_target[name] = Scaler(kind=kind, min_replicas=lower, max_replicas=upper)
+    return by_target
 
 
 def _get(value: Any, key: str) -> Any:

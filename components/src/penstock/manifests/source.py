@@ -166,8 +166,7 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
         message = f"the file's name is the name of the deployment: {problem.message}"
         fix = f"Rename the file. {problem.fix}"
         return replace(problem, file=loaded.source, message=message, fix=fix)
-    line, column = loaded.places.position_of(problem.place) or (None, None)
-    return replace(problem, file=loaded.source, line=line, column=column)
+    return loaded.places.located(replace(problem, file=loaded.source))
 
 
 def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> tuple[Source, ...]:
@@ -179,5 +178,5 @@ def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> t
                 fix="Edit the manifest, or pass the graph from which it was rendered.",
             )
         )
-    found = read_manifests(text, source, namespace=namespace)
-    return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in found)
+    manifests = read_manifests(text, source, namespace=namespace)
+    return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in manifests)

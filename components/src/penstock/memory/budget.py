@@ -13,7 +13,7 @@ from math import log2
 
 from penstock.hardware import Gpu
 from penstock.models import ModelShape
-from penstock.significant import limit_text
+from penstock.text.numbers import limit_text
 
 GIB = 2**30
 # AISimulate's figures for TensorRT-LLM's memory outside of PyTorch (context, kernels, NCCL).

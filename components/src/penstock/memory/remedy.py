@@ -51,11 +51,11 @@ def _fraction(inputs: MemoryInputs, fits: Callable[[MemoryBudget], bool]) -> Ite
     if inputs.set_pool_gib is not None:
         return  # the engine ignores the fraction, or uses the smaller limit
     for percent in range(int(inputs.fraction * 100) + 1, int(HIGHEST * 100) + 1):
-        found = memory_budget(replace(inputs, fraction=percent / 100))
+        budget = memory_budget(replace(inputs, fraction=percent / 100))
         left = (1 - percent / 100) * inputs.gpu.memory_gib
-        if sum(line.gib for line in found.beside) > left:
+        if sum(line.gib for line in budget.beside) > left:
             return  # activations and graphs need the rest
-        if fits(found):
+        if fits(budget):
             text = f"Raise the memory fraction to {percent / 100:g}."
             yield Remedy(text=text, changes={"fraction": percent / 100})
             return

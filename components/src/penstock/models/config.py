@@ -231,8 +231,8 @@ class _Counts:
 
     @property
     def _expert_width(self) -> int:
-        own = _optional(self.config, "moe_intermediate_size")
-        return own or _required(self.config, "intermediate_size")
+        width = _optional(self.config, "moe_intermediate_size")
+        return width or _required(self.config, "intermediate_size")
 
     @property
     def expert_parameters(self) -> int:

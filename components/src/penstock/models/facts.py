@@ -12,9 +12,9 @@ from typing import Any
 
 from penstock.models.config import positions_of
 from penstock.models.known import exact_config, layers_config
-from penstock.models.recurrent import RecurrentState, recurrent_state
-from penstock.positive_int import positive_int
+from penstock.models.shape import RecurrentState, recurrent_state
 from penstock.strict_yaml.loader import load_json
+from penstock.text.values import positive_int
 
 Config = Mapping[str, Any]
 
@@ -135,8 +135,8 @@ def _experts(config: Config) -> int:
 
 def _head_sizes(config: Config, heads: int | None) -> tuple[int, ...]:
     hidden = positive_int(config.get("hidden_size"))
-    one = positive_int(config.get("head_dim")) or (hidden // heads if hidden and heads else None)
-    sizes = {one, positive_int(config.get("global_head_dim"))}
+    size = positive_int(config.get("head_dim")) or (hidden // heads if hidden and heads else None)
+    sizes = {size, positive_int(config.get("global_head_dim"))}
     return tuple(sorted(size for size in sizes if size))
 
 

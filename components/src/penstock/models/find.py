@@ -34,8 +34,8 @@ def find_model(name: str, *folders: Path) -> ModelShape:
     try:
         folder = folder_of_model(*folders)
     except OSError as error:  # the name is too long, or the path is a loop of links
-        shown = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
-        raise UnknownShapeError(f"{shown}: {error.strerror}") from None
+        short = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…"
+        raise UnknownShapeError(f"{short}: {error.strerror}") from None
     if folder is not None:
         return _in_folder(folder, name)
     packaged = packaged_config(name)

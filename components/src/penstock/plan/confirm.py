@@ -10,12 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from penstock.plan.choose import COSTLY_GROUP, GROUP, LAST_GROUP, cheapest_of
-from penstock.plan.ranking import Ranked
+from penstock.plan.estimate import Ranked
 from penstock.plan.request import Objective
-from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
-from penstock.plan.trials import FINAL_REPLAYS, Trial, Trials, TrialSpec
+from penstock.plan.trials import (
+    FINAL_REPLAYS,
+    SCALE_STEP,
+    Trial,
+    Trials,
+    TrialSpec,
+    in_order,
+    score_of,
+    winner_of,
+)
 from penstock.workload.duration import MIN_PLANNED_REQUESTS
 
 FURTHER = 8  # larger numbers of GPUs that are tried
@@ -28,7 +36,7 @@ STEPS_DOWN = 6  # scales below the highest of the search, of which each is two o
 def confirmed_families(
     trials: Trials, families: Sequence[Sequence[Trial]], ranked: Sequence[Ranked]
 ) -> list[list[Trial]]:
-    """As `confirmed_family` for both.
+    """Does what `confirmed_family` does for both families.
 
     If replays are costly, and fewer GPUs are the objective, a family that needs more than the
     confirmed graph of the other stays unconfirmed: its short replays are too good rather than too
@@ -93,19 +101,19 @@ def _fewest(family: Sequence[Trial]) -> float:
     return min((float(trial.candidate.gpus) for trial in family), default=float("inf"))
 
 
-def confirmed_family(trials: Trials, found: Sequence[Trial], ranked: Ranked) -> list[Trial]:
-    """As `confirmed`. If none is left, and fewer GPUs are the objective, the search goes on: with
-    the others that have as many GPUs, then with more, in replays that are in addition to the
-    budget."""
-    left = confirmed(trials, found)
-    if left or not found or trials.deployments.request.objective is not Objective.COST:
+def confirmed_family(trials: Trials, family: Sequence[Trial], ranked: Ranked) -> list[Trial]:
+    """Does what `confirmed` does. If no graph is left, and fewer GPUs are the objective, the search
+    goes on: with the others that have as many GPUs, then with more, in replays that are in addition
+    to the budget."""
+    left = confirmed(trials, family)
+    if left or not family or trials.deployments.request.objective is not Objective.COST:
         return left
-    most = max(trial.candidate.gpus for trial in found)
+    most = max(trial.candidate.gpus for trial in family)
     for group in _further(ranked, most, COSTLY_GROUP if trials.is_costly else GROUP):
         with trials.granting(len(group) + FINAL_REPLAYS):
             # Without those that a longer replay has excluded.
-            while not left and (found := cheapest_of(trials, group)):
-                left = confirmed(trials, found)
+            while not left and (family := cheapest_of(trials, group)):
+                left = confirmed(trials, family)
         if left:
             break
     return left
@@ -119,9 +127,9 @@ def _further(ranked: Ranked, least: int, size: int) -> list[Sequence[Candidate]]
 
 
 def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
-    """Those of ``family`` that are left, best first: the one that would be recommended met the SLO
-    in a replay that is steady, if the time allowed one. For fewer GPUs, and if replays are costly,
-    only that one."""
+    """The graphs of ``family`` that are left, best first: the one that would be recommended met the
+    SLO in a replay that is steady, if the time allowed one. For fewer GPUs, and if replays are
+    costly, only that one."""
     objective = trials.deployments.request.objective
     left, done = list(family), list[Trial]()
     while left and (trial := winner_of([*done, *left], objective)) not in done:
@@ -134,9 +142,9 @@ def confirmed(trials: Trials, family: Sequence[Trial]) -> list[Trial]:
 
 
 def confirmed_trial(trials: Trials, trial: Trial) -> Trial | None:
-    """With the figures of the longer replay; None if it misses the SLO there."""
+    """The trial with the figures of the longer replay; None if it misses the SLO there."""
     for lower in _scales(trials, trial):
-        short = trials.one(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
+        short = trials.trial_of(TrialSpec(trial.candidate, scale=lower, seeds=trials.seeds))
         if short is None or not short.meets_slo:
             continue
         longer = longer_trial(trials, short)
@@ -166,18 +174,18 @@ def longer_trial(trials: Trials, short: Trial) -> Trial:
     workload = (complete or trials.study.workload).at_scale(
         scale, min_requests=MIN_PLANNED_REQUESTS
     )
-    if complete is None and (own := workload.workload.fixed_requests) is not None:
+    if complete is None and (sampled := workload.workload.fixed_requests) is not None:
         # The share within the SLO of fewer requests differs by percents between samples.
-        requests = max(own, 2 * CONFIRMING_REQUESTS)
+        requests = max(sampled, 2 * CONFIRMING_REQUESTS)
         workload = workload.with_workload(workload.workload.with_requests(requests))
     trials.say(f"{short.candidate}: a longer replay", 0)
     left = trials.deployments.of(list(trials.losses_of(short.candidate).values()))
-    deployments = [short.row.replayable, *(one for _, one in left)]
+    deployments = [short.row.replayable, *(deployment for _, deployment in left)]
     # A longer replay needs fewer samples, except of conversations, whose rates differ more.
     for seeds in (1, SEEDS) if workload.workload.conversation else (1,):
         study = replace(trials.study, seeds=seeds, workload=workload)
         rows = study.steady_rows(deployments, None, trials.meets_slo)
         if not all(map(trials.meets_slo, rows)):
             break
-    row, *losses = [replace(one, scale=scale) for one in rows]
+    row, *losses = [replace(row, scale=scale) for row in rows]
     return trials.confirm(short, row, dict(zip(short.losses, losses, strict=True)))

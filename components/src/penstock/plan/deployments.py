@@ -49,8 +49,8 @@ class Deployments:
     def of(
         self, candidates: Sequence[Candidate], is_over: Callable[[], bool] = lambda: False
     ) -> list[tuple[Candidate, Replayable]]:
-        """Those of ``candidates`` that can be installed and replayed, in order; once ``is_over``,
-        those of them whose kind was made before."""
+        """The candidates that can be installed and replayed, in order; once ``is_over``, those of
+        them whose kind was made before."""
         kinds = [self._kind(candidate) for candidate in candidates]
         with self._lock:
             known = self._made.keys() | self.refused.keys()
@@ -73,13 +73,13 @@ class Deployments:
             return  # nothing will be replayed
         sound = {kind: source for kind, source in sources.items() if isinstance(source, Source)}
         self.refused |= {kind: why for kind, why in sources.items() if isinstance(why, str)}
-        found = replayable_deployments(list(sound.values()), self._hints(), self._acceptance)
-        for kind, one in zip(sound, found, strict=True):
-            if isinstance(one, PenstockError):
-                self.refused[kind] = str(one)
+        results = replayable_deployments(list(sound.values()), self._hints(), self._acceptance)
+        for kind, result in zip(sound, results, strict=True):
+            if isinstance(result, PenstockError):
+                self.refused[kind] = str(result)
             else:
                 file = self.request.calibrations
-                self._made[kind] = file.calibrated(one) if file else one
+                self._made[kind] = file.calibrated(result) if file else result
 
     def _source(self, candidate: Candidate) -> Source | str:
         """The rendered graph, or the error that `check` finds."""
@@ -100,23 +100,27 @@ class Deployments:
         return Hints(gpu=self.request.gpu.name, model_folder=self.request.folder)
 
 
-def _resized(made: Replayable, candidate: Candidate) -> Replayable:
+def _resized(rendered: Replayable, candidate: Candidate) -> Replayable:
     """The deployment of the candidate, from that of its kind."""
-    pairs = zip(made.pools, candidate.pools, strict=True)  # both have prefill first
-    pools = tuple(pool.resized(one.replicas) for pool, one in pairs)
-    return replace(made, name=str(candidate), pools=pools)
+    pairs = zip(rendered.pools, candidate.pools, strict=True)  # both have prefill first
+    pools = tuple(pool.resized(candidate.replicas) for pool, candidate in pairs)
+    return replace(rendered, name=str(candidate), pools=pools)
 
 
 def step_table(
     deployments: Deployments, layouts: Sequence[Layout], traffic: Traffic
 ) -> tuple[Table, dict[Layout, str]]:
     """Step times of each layout in each role, and why some layouts have none."""
-    probes = [(layout, role, one) for layout in layouts for role, one in _probes(layout)]
-    made = dict(deployments.of([one for *_, one in probes]))
+    probes = [(layout, role, probe) for layout in layouts for role, probe in _probes(layout)]
+    rendered = dict(deployments.of([probe for *_, probe in probes]))
     engines = [
-        (layout, role, _engine(made[one], role)) for layout, role, one in probes if one in made
+        (layout, role, _engine(rendered[probe], role))
+        for layout, role, probe in probes
+        if probe in rendered
     ]
-    why = {layout: deployments.refused[one] for layout, _, one in probes if one not in made}
+    why = {
+        layout: deployments.refused[probe] for layout, _, probe in probes if probe not in rendered
+    }
     table: dict[tuple[Layout, Role], Steps] = {}
     answers = steps_of([engine for *_, engine in engines], traffic)
     for (layout, role, _), answer in zip(engines, answers, strict=True):

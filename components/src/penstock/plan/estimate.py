@@ -1,4 +1,4 @@
-"""Estimates of a candidate's performance from step times, with one formula per queue.
+"""Estimates of a candidate's performance from step times, and the order that follows from them.
 
 They select what is replayed. The only one that is printed is a number of GPUs, if no graph meets
 the SLO.
@@ -6,13 +6,14 @@ the SLO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
 
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
-from penstock.plan.draft import Draft
-from penstock.plan.request import PlanRequest
+from penstock.plan.request import Draft, Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.plan.steps import Steps, prompts_per_step
 from penstock.plan.traffic import Traffic
@@ -27,6 +28,10 @@ DRAFTING = 1.1  # times the time of a step, with the draft model's
 Gap = Callable[[float], float | None]
 Pair = tuple[float, float] | None
 Table = Mapping[tuple[Layout, Role], Steps]
+MIN_CAPACITY = 0.6  # of the scale: candidates of which less is estimated are not replayed
+BOUND_MARGIN = 0.05  # of the scale, by which a replay may be better than the optimistic estimate
+BOUND_FROM = 0.9  # share of requests that must meet the SLO, from which their mean must too
+BATCH_MARGIN = 2.0  # a batch limit of so many times the running requests has no effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +75,7 @@ class Estimator:
         self._pairs: dict[tuple[object, ...], Pair] = {}
 
     def scaled(self, scale: float) -> Estimator:
-        """For ``scale`` times the traffic."""
+        """The same estimator for ``scale`` times the traffic."""
         return self._with(self._traffic.scaled(scale), is_bound=self._is_bound)
 
     def bound(self) -> Estimator:
@@ -88,7 +93,7 @@ class Estimator:
         )
 
     def at(self, candidate: Candidate, scale: float) -> Estimate | None:
-        """At ``scale`` times the traffic; None if the engines do not keep up."""
+        """The estimate at ``scale`` times the traffic; None if the engines do not keep up."""
         traffic = self._traffic
         if traffic.concurrency is None:
             return self._of(candidate, traffic.rate * scale)
@@ -96,9 +101,9 @@ class Estimator:
         low, high, best = 0.0, concurrency * 1000.0, None
         for _ in range(BISECTIONS):
             rate = (low + high) / 2
-            found = self._of(candidate, rate)
-            if found is not None and self._concurrency(found, rate) <= concurrency:
-                low, best = rate, found
+            estimate = self._of(candidate, rate)
+            if estimate is not None and self._concurrency(estimate, rate) <= concurrency:
+                low, best = rate, estimate
             else:
                 high = rate
         return best
@@ -116,12 +121,12 @@ class Estimator:
         if (alone := self._capacities.get(key)) is None:
             alone = tuple(self._alone(candidate, at, slo) for at in range(len(pools)))
             self._capacities[key] = alone
-        return min(pool.replicas * one for pool, one in zip(pools, alone, strict=True))
+        return min(pool.replicas * capacity for pool, capacity in zip(pools, alone, strict=True))
 
     def required_capacity(self, candidate: Candidate, request: PlanRequest) -> float:
-        """As `capacity`, also after the loss of a worker if the SLO must be met then."""
+        """The `capacity`, also after the loss of a worker if the SLO must be met then."""
         losses = candidate.losses.values() if request.survives_loss else ()
-        return min(self.capacity(one, request.slo) for one in (candidate, *losses))
+        return min(self.capacity(graph, request.slo) for graph in (candidate, *losses))
 
     def _alone(self, candidate: Candidate, at: int, slo: Slo) -> float:
         """The capacity of one worker of pool ``at``, with unlimited other pools."""
@@ -134,9 +139,9 @@ class Estimator:
         low, high, best = 0.0, HIGHEST, None
         rate = 1.0
         for _ in range(BISECTIONS):
-            found = self._of(candidate, rate)
-            if found is not None and found.meets(slo, self._traffic.output):
-                low, best = rate, found
+            estimate = self._of(candidate, rate)
+            if estimate is not None and estimate.meets(slo, self._traffic.output):
+                low, best = rate, estimate
             else:
                 high = rate
             rate = (low * high) ** 0.5 if low and high < HIGHEST else rate * (2 if low else 0.5)
@@ -147,13 +152,13 @@ class Estimator:
             return low / self._traffic.rate
         return self._concurrency(best, low) / concurrency
 
-    def _concurrency(self, found: Estimate, rate: float) -> float:
+    def _concurrency(self, estimate: Estimate, rate: float) -> float:
         """The closed-loop clients that send ``rate`` requests/s."""
-        took = found.ttft_ms + self._traffic.output * 1000 / found.user_rate
+        took = estimate.ttft_ms + self._traffic.output * 1000 / estimate.user_rate
         return rate * took / 1000
 
     def _of(self, candidate: Candidate, rate: float) -> Estimate | None:
-        """At ``rate`` requests/s."""
+        """The estimate at ``rate`` requests/s."""
         misses_hits = candidate.router != "kv" and not self._is_bound
         share = self._extra_prefill() if misses_hits else 1.0
         if candidate.is_disaggregated:
@@ -181,9 +186,9 @@ class Estimator:
             alone = steps.decode_ms(max(1.0, running) * verified) * slower
             return 1 / (chunks + left / alone) / tokens if left > 0.02 else None
 
-        found = self._settled(candidate, Role.WORKER, arrivals, gap, share)
+        estimate = self._settled(candidate, Role.WORKER, arrivals, gap, share)
         busy = arrivals * steps.share[pool.step] * share
-        return self._estimate(found, busy, prompt, steps.long_prompt[pool.step] * share)
+        return self._estimate(estimate, busy, prompt, steps.long_prompt[pool.step] * share)
 
     def _disaggregated(self, candidate: Candidate, rate: float, share: float) -> Estimate | None:
         (first,) = candidate.prefill
@@ -199,9 +204,9 @@ class Estimator:
         def gap(running: float) -> float:
             return steps.decode_ms(max(1.0, running) * verified) * slower / tokens
 
-        found = self._settled(candidate, Role.DECODE, arrivals, gap)
+        estimate = self._settled(candidate, Role.DECODE, arrivals, gap)
         long = prefill.long_prompt[first.step] * share + self._transfer_ms
-        return self._estimate(found, busy, prompt, long, first.replicas)
+        return self._estimate(estimate, busy, prompt, long, first.replicas)
 
     def _step(self, candidate: Candidate) -> tuple[float, float, float]:
         """(tokens that a step verifies for a request, times the time of a step, tokens that it
@@ -247,7 +252,7 @@ class Estimator:
     def _estimate(
         self, settled: Pair, busy: float, prompt: float, long: float, servers: int = 1
     ) -> Estimate | None:
-        """None if prefill does not keep up.
+        """Combines the times of the steps; None if prefill does not keep up.
 
         ``busy``: share of time with prefill. ``prompt``, ``long``: milliseconds of prefill of a
         mean and of a long input. ``servers``: workers that prefill.
@@ -263,3 +268,109 @@ class Estimator:
             user_rate=1000 / itl,
             running=running,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranked:
+    """The candidates of one family, the most promising first."""
+
+    candidates: tuple[Candidate, ...]
+    capacity: Mapping[Candidate, float]  # the highest scale that is estimated to meet the SLO
+
+    def only(self, *, drafts: bool) -> Ranked:
+        """The candidates with or without speculative decoding."""
+        kept = tuple(candidate for candidate in self.candidates if candidate.drafts == drafts)
+        return replace(self, candidates=kept)
+
+    @cached_property
+    def by_gpus(self) -> list[list[Candidate]]:
+        """Groups with equally many GPUs, the fewest first; in each the highest capacity first."""
+        order = sorted(self.candidates, key=lambda c: (c.gpus, -self.capacity[c], c.order))
+        return [list(equal) for _, equal in groupby(order, key=lambda c: c.gpus)]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimated:
+    """A candidate of a ranking. Tens of thousands are ranked, so no dictionary has them as keys."""
+
+    candidate: Candidate
+    capacity: float
+    estimate: Estimate | None
+
+    @property
+    def rate(self) -> float:
+        """A candidate below the requested scale was estimated at a lower one, where it is
+        faster."""
+        user_rate = self.estimate.user_rate if self.estimate else 0.0
+        return user_rate * min(1.0, self.capacity)
+
+
+def rank(
+    candidates: Sequence[Candidate],
+    estimator: Estimator,
+    request: PlanRequest,
+    attain: float = BOUND_FROM,
+) -> Ranked:
+    """Ranks the candidates, without hopeless ones and those with a batch limit of no effect.
+
+    ``attain``: share of requests that must meet the SLO.
+    """
+    pairs = [(c, estimator.required_capacity(c, request)) for c in candidates]
+    if request.objective is Objective.THROUGHPUT:
+        best = sorted(
+            (estimated for estimated in pairs if estimated[1]),
+            key=lambda estimated: (-estimated[1], estimated[0].order),
+        )
+        return Ranked(candidates=tuple(c for c, _ in best), capacity=dict(best))
+    bound = estimator.bound() if attain >= BOUND_FROM else None
+    able = [
+        Estimated(c, capacity, estimator.at(c, min(1.0, capacity)))
+        for c, capacity in pairs
+        if capacity >= MIN_CAPACITY
+        and (bound is None or bound.required_capacity(c, request) >= 1 - BOUND_MARGIN)
+    ]
+    distinct = _distinct(able)
+    # The estimate does not compare step sizes, which the replays do. So candidates that differ in
+    # their limits only stay together, in the order of the best of them.
+    keys = [_without_limits(estimated.candidate) for estimated in distinct]
+    fastest: dict[tuple[object, ...], float] = {}
+    for key, estimated in zip(keys, distinct, strict=True):
+        fastest[key] = max(fastest.get(key, 0.0), estimated.rate)
+    order = sorted(
+        zip(keys, distinct, strict=True),
+        key=lambda pair: (-fastest[pair[0]], -pair[1].rate, pair[1].candidate.order),
+    )
+    return Ranked(
+        candidates=tuple(candidate.candidate for _, candidate in order),
+        capacity={estimated.candidate: estimated.capacity for estimated in distinct},
+    )
+
+
+def _distinct(able: Sequence[Estimated]) -> list[Estimated]:
+    """Leaves out candidates that only a batch limit that is not reached distinguishes from the
+    candidate with the highest one."""
+    keys = [_without_batch(estimated.candidate) for estimated in able]
+    highest: dict[tuple[object, ...], int] = {}
+    for key, estimated in zip(keys, able, strict=True):
+        highest[key] = max(highest.get(key, 0), estimated.candidate.worker.batch)
+
+    def is_duplicate(estimated: Estimated, highest_batch: int) -> bool:
+        limit, estimate = estimated.candidate.worker.batch, estimated.estimate
+        return estimate is not None and estimate.running * BATCH_MARGIN <= limit < highest_batch
+
+    return [
+        estimated
+        for key, estimated in zip(keys, able, strict=True)
+        if not is_duplicate(estimated, highest[key])
+    ]
+
+
+def _without_batch(candidate: Candidate) -> tuple[object, ...]:
+    worker = candidate.worker
+    return (*_without_limits(candidate), worker.step)
+
+
+def _without_limits(candidate: Candidate) -> tuple[object, ...]:
+    worker = candidate.worker
+    kind = candidate.router, candidate.drafts
+    return (candidate.prefill, worker.layout, worker.replicas, *kind)

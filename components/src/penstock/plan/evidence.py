@@ -43,14 +43,14 @@ def replayed(
     measured: Iterable[Trial], request: PlanRequest, attain: float, choice: Trial
 ) -> Replayed:
     """``measured``: all trials of the search. The trial of the choice is the one that decided."""
-    trials = {one.candidate: one for one in surest_trials(measured, request.objective)}
+    trials = {trial.candidate: trial for trial in surest_trials(measured, request.objective)}
     trials[choice.candidate] = choice
     return Replayed(request=request, attain=attain, trials=tuple(trials.values()), choice=choice)
 
 
 def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial]:
-    """Of each candidate the latest trial at the planned scale, which has the most seeds or is the
-    longest; for the highest rate the one that meets the SLO at the highest scale.
+    """Selects of each candidate the latest trial at the planned scale, which has the most seeds or
+    is the longest; for the highest rate the one that meets the SLO at the highest scale.
 
     ``measured``: in order of time.
     """
@@ -65,17 +65,18 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
-    """Those than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
+    """Trials than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""
     front: list[Trial] = []
-    for trial in sorted(trials, key=lambda one: (-one.user_rate, -one.gpu_rate)):
+    for trial in sorted(trials, key=lambda trial: (-trial.user_rate, -trial.gpu_rate)):
         if not front or trial.gpu_rate > front[-1].gpu_rate:
             front.append(trial)
     return front[::-1]
 
 
 def cost_per_million(trial: Trial, gpu_hour_price: float | None) -> float | None:
-    """Of output tokens: the price, or GPU-seconds without one. None if there were no tokens."""
+    """The price of a million output tokens, or their GPU-seconds without a price. None if there
+    were no tokens."""
     hours = dict(spreads(trial.row.metrics)).get("gpu_hours_per_million")
     return hours.median * (gpu_hour_price or SECONDS) if hours else None
 
@@ -86,51 +87,51 @@ def binding_part(row: Row, slo: Slo, attain: float) -> tuple[str, float]:
     return name, limit
 
 
-def neighbors(choice: Candidate, others: Iterable[Candidate]) -> Mapping[Candidate, str]:
-    """Those that differ from the choice in one step, and in what."""
-    steps = {other: _step(choice, other) for other in others}
+def neighbors(choice: Candidate, candidates: Iterable[Candidate]) -> Mapping[Candidate, str]:
+    """The candidates that differ from the choice in one step, and in what."""
+    steps = {other: _step(choice, other) for other in candidates}
     return {other: step for other, step in steps.items() if step is not None}
 
 
-def _step(one: Candidate, other: Candidate) -> str | None:
+def _step(choice: Candidate, other: Candidate) -> str | None:
     """What differs; None if nothing does, or more than a step.
 
     Router settings may differ in addition if the other has Dynamo's: the search uses only these.
     """
-    if one.settings == other.settings:
-        return _graph_step(one, other)
-    if other == replace(one, settings=other.settings):
+    if choice.settings == other.settings:
+        return _graph_step(choice, other)
+    if other == replace(choice, settings=other.settings):
         return SETTINGS
-    step = _graph_step(one, other)
+    step = _graph_step(choice, other)
     return f"{step}, {SETTINGS}" if step and other.settings == DYNAMO_DEFAULT else None
 
 
-def _graph_step(one: Candidate, other: Candidate) -> str | None:
-    """Apart from the router's settings."""
-    if one.drafts != other.drafts:
-        alike = replace(other, drafts=one.drafts, settings=one.settings)
-        return SPECULATION if alike == one else None
-    if len(one.pools) != len(other.pools):
+def _graph_step(choice: Candidate, other: Candidate) -> str | None:
+    """What differs apart from the router's settings; None as in `_step`."""
+    if choice.drafts != other.drafts:
+        alike = replace(other, drafts=choice.drafts, settings=choice.settings)
+        return SPECULATION if alike == choice else None
+    if len(choice.pools) != len(other.pools):
         return None
-    changed = [n for n, (a, b) in enumerate(zip(one.pools, other.pools, strict=True)) if a != b]
-    if one.router != other.router:
+    changed = [n for n, (a, b) in enumerate(zip(choice.pools, other.pools, strict=True)) if a != b]
+    if choice.router != other.router:
         return "router mode" if not changed else None
-    steps = [_pool_step(one.pools[number], other.pools[number]) for number in changed]
-    names = ("prefill", "decode") if one.is_disaggregated else ("",)
+    steps = [_pool_step(choice.pools[number], other.pools[number]) for number in changed]
+    names = ("prefill", "decode") if choice.is_disaggregated else ("",)
     if len(steps) == 1 and steps[0]:
         return f"{names[changed[0]]} {steps[0]}".strip()
-    is_moved = steps == ["replicas", "replicas"] and one.gpus == other.gpus
+    is_moved = steps == ["replicas", "replicas"] and choice.gpus == other.gpus
     return "replicas of both pools" if is_moved else None
 
 
-def _pool_step(one: PoolCandidate, other: PoolCandidate) -> str | None:
+def _pool_step(pool: PoolCandidate, other: PoolCandidate) -> str | None:
     """The field that differs. Another layout may have as many workers as fit on the same GPUs."""
-    names = [f.name for f in fields(one)]
-    changed = {name for name in names if getattr(one, name) != getattr(other, name)}
+    names = [f.name for f in fields(pool)]
+    changed = {name for name in names if getattr(pool, name) != getattr(other, name)}
     if changed == {"replicas"}:
-        return "replicas" if abs(one.replicas - other.replicas) == 1 else None
+        return "replicas" if abs(pool.replicas - other.replicas) == 1 else None
     if changed == {"layout", "replicas"}:
-        narrow, wide = sorted((one, other), key=lambda pool: pool.layout.gpus)
+        narrow, wide = sorted((pool, other), key=lambda pool: pool.layout.gpus)
         return "layout" if wide.replicas == narrow.gpus // wide.layout.gpus else None
     return changed.pop() if len(changed) == 1 else None
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.plan.request import ENGINE, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
-from penstock.significant import plain_number
+from penstock.text.numbers import plain_number
 from penstock.tune.settings import shown
 
 FABRIC = "ib"

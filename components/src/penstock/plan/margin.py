@@ -8,12 +8,12 @@ from statistics import median
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
-from penstock.significant import significant
 from penstock.simulate.accuracy import no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import steady_requests
 from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest, percentile
+from penstock.text.numbers import significant
 
 TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
 PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction
@@ -60,12 +60,13 @@ def part_values(
     ttft, itl = factors.get("ttft"), factors.get("itl")
     values = {}
     if ttft is not None:
-        values[TTFT] = [one.ttft_ms * ttft for one in requests]
+        values[TTFT] = [request.ttft_ms * ttft for request in requests]
     if itl is not None:
-        values[ITL] = [(one.itl_ms or 0.0) * itl for one in requests]
+        values[ITL] = [(request.itl_ms or 0.0) * itl for request in requests]
     if ttft is not None and itl is not None:
         values[END_TO_END] = [
-            one.ttft_ms * ttft + (one.ended_ms - one.first_ms) * itl for one in requests
+            request.ttft_ms * ttft + (request.ended_ms - request.first_ms) * itl
+            for request in requests
         ]
     return values
 
@@ -81,24 +82,25 @@ def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> lis
 
 
 def worst_margins(rows: Sequence[Row], request: PlanRequest, share: float) -> list[Margin]:
-    """Of each part of the SLO the margin in the row in which it takes longest."""
+    """For each part of the SLO, the margin in the row in which it takes longest."""
     every = (margins(row, request.slo, share, request.confidence or COVERAGE) for row in rows)
     return [
-        max(part, key=lambda one: one.highest or one.predicted) for part in zip(*every, strict=True)
+        max(part, key=lambda margin: margin.highest or margin.predicted)
+        for part in zip(*every, strict=True)
     ]
 
 
 def meets_slo(row: Row, request: PlanRequest, share: float) -> bool:
-    """With `--confidence`, also at the upper end of the intervals."""
+    """Whether the row meets the SLO; with `--confidence`, also at the intervals' upper end."""
     if row.goodput is None or row.goodput < share:
         return False
     if request.confidence is None:
         return True
-    return all(one.is_met for one in margins(row, request.slo, share, request.confidence))
+    return all(margin.is_met for margin in margins(row, request.slo, share, request.confidence))
 
 
 def highest_factors(row: Row, coverage: float) -> dict[str, float]:
-    """As in `part_values`: the upper ends of the intervals."""
+    """The upper ends of the intervals, as factors for `part_values`."""
     intervals = row_intervals(row, coverage)
     return {name: intervals[name].high for name in PREDICTED if name in intervals}
 
@@ -108,14 +110,14 @@ def shown_ms(value: float) -> str:
     return significant(value, 4) if value < 1000 else f"{value:.0f}"
 
 
-def margin_line(row: Row, found: Sequence[Margin], coverage: float = COVERAGE) -> str:
+def margin_line(row: Row, row_margins: Sequence[Margin], coverage: float = COVERAGE) -> str:
     """`ITL up to 20.9 ms of 20 ms: above the SLO within the 90% interval`."""
-    if any(one.highest is None for one in found):
+    if any(margin.highest is None for margin in row_margins):
         return f"not known: {no_points(row.replayable)}"
-    above = [one for one in found if not one.is_met]
-    shown = ", ".join(
+    above = [margin for margin in row_margins if not margin.is_met]
+    texts = ", ".join(
         f"{m.name} up to {shown_ms(m.highest or 0.0)} ms of {shown_ms(m.limit)} ms"
-        for m in above or found
+        for m in above or row_margins
     )
     verdict = "the SLO may be missed" if above else "the SLO is met"
-    return f"{shown}: {verdict} within the {coverage:.0%} interval"
+    return f"{texts}: {verdict} within the {coverage:.0%} interval"

@@ -1,15 +1,23 @@
-"""The error if no graph meets the SLO, and the changes with which one would."""
+"""What `plan` prints without a recommendation: why, and what would help.
+
+No graph meets the SLO, or the search ended after Ctrl-C or at the time limit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.errors import Problem, SimulationError
+from penstock.plan.evidence import surest_trials
 from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan
-from penstock.plan.report import counts, slo_text, upper_end
-from penstock.plan.request import Objective
-from penstock.simulate.report import rejected
+from penstock.plan.report import counts, objective_line, slo_text, table_width, upper_end
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.trials import Score, Trial, score_of
+from penstock.reports.text import table_lines
+from penstock.simulate.report import rejected, table_of
+
+PARTIAL_ROWS = 5
 
 
 def no_plan_error(
@@ -31,9 +39,9 @@ def no_plan_error(
     if result.miss is not None:
         trial = result.miss.trial
         shown_latencies = ", ".join(
-            f"{one.name} p{attain * 100:.4g} {shown_ms(one.counted(request))} ms "
-            f"(SLO: {shown_ms(one.limit)} ms)"
-            for one in worst_margins(trial.rows, request, attain)
+            f"{margin.name} p{attain * 100:.4g} {shown_ms(margin.counted(request))} ms "
+            f"(SLO: {shown_ms(margin.limit)} ms)"
+            for margin in worst_margins(trial.rows, request, attain)
         )
         share = f"{trial.goodput:.1%} of requests within the SLO"
         if request.confidence is not None:
@@ -82,3 +90,29 @@ def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:
 def _rounded_up(ms: float) -> str:
     """Rounded up, so that the value is met: to integers from 10 on, else to one decimal."""
     return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"
+
+
+def partial_lines(
+    measured: Sequence[Trial],
+    request: PlanRequest,
+    attain: float,
+    budget: int | None,
+    width: int | None = None,
+    why: str = "interrupted",
+) -> Iterator[str]:
+    """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
+    surest = surest_trials(measured, request.objective)
+    score = score_of(request.objective)
+    best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
+    most = "" if budget is None else f", at most {budget} replays"
+    count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
+    yield f"partial result: {why} after {count}{most}; no recommendation"
+    if best:
+        yield f"SLO: {objective_line(request, attain)}"
+        table = table_of([trial.row for trial in best[:PARTIAL_ROWS]])
+        yield from table_lines(table, table_width(width))
+        yield "best first; further replays may change the order"
+
+
+def _score(trial: Trial, score: Score) -> tuple[float, ...]:
+    return score(trial) if trial.meets_slo else (trial.goodput,)

@@ -12,33 +12,82 @@ from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.choose import best_of
 from penstock.plan.confirm import confirmed_families, reconsidered
-from penstock.plan.cost import Cost
 from penstock.plan.deployments import Deployments
+from penstock.plan.estimate import Ranked
 from penstock.plan.evidence import surest_trials
 from penstock.plan.prepare import Space, prepare
-from penstock.plan.ranking import Ranked
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.routing import Routing, routed
-from penstock.plan.score import SCALE_STEP, in_order, score_of, winner_of
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
-from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec, joined
-from penstock.simulate.parallel import in_parallel
-from penstock.simulate.replay import Replays
+from penstock.plan.traffic import Traffic
+from penstock.plan.trials import (
+    SCALE_STEP,
+    Deadline,
+    Trial,
+    Trials,
+    TrialSpec,
+    in_order,
+    joined,
+    score_of,
+    winner_of,
+)
+from penstock.simulate.replay import Replays, in_parallel
 from penstock.simulate.study import Row, Study
 from penstock.simulate.working_set import WorkingSet, working_set
-from penstock.workload.duration import (
-    MAX_REPLAYED_REQUESTS,
-    exceeds_plan_limit,
-    planned_requests,
-)
+from penstock.workload.duration import MAX_REPLAYED_REQUESTS, exceeds_plan_limit, planned_requests
 from penstock.workload.load import LoadedWorkload
 
+# The time of a replay on one core of a shared machine, measured with benchmarks/plan_cases.py.
+PER_REQUEST_S, PER_TOKEN_S = 0.9e-3, 1.2e-6  # of output
+COSTLY_S = 1.5  # of a replay; with more, one longer replay is better than several short ones
+LONGEST_REPLAY_S = 5.0  # with more, a search replays a part of the workload
+LEAST_REQUESTS = 2000  # of such a part
+MOST_REPLAYS, FEWEST_REPLAYS = 80, 20  # of a search
+SEARCH_S = 80.0  # of all replays of a search, on one core
 Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
 DECODING_SHARE = 0.15  # of the budget: replays of each family with and without a draft model
 RUNNERS_UP = 4
 CONVERSATIONS = 4  # times those of a steady state, to confirm a graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    replay_s: float
+
+    @staticmethod
+    def of(workload: LoadedWorkload, traffic: Traffic) -> Cost:
+        """``workload``: as a search replays it."""
+        requests = planned_requests(workload.workload, 1.0)
+        return Cost(replay_s=requests * (PER_REQUEST_S + PER_TOKEN_S * traffic.output))
+
+    @property
+    def is_high(self) -> bool:
+        """Whether one longer replay is better than several short ones."""
+        return self.replay_s > COSTLY_S
+
+    def affordable(self, workload: LoadedWorkload) -> LoadedWorkload:
+        """A part of a trace or of conversations with which a search can compare graphs.
+
+        The number of conversations grows at first, so a part has a lower load than the complete
+        workload, which confirms a graph. Other requests are needed until they fill the engines.
+        """
+        spec = workload.workload
+        requests = spec.requests if spec.trace else spec.fixed_requests
+        has_parts = spec.trace is not None or spec.conversation is not None
+        if requests is None or not has_parts or self.replay_s <= LONGEST_REPLAY_S:
+            return workload
+        part = max(LEAST_REQUESTS, round(requests * LONGEST_REPLAY_S / self.replay_s))
+        return workload.with_workload(spec.with_requests(min(requests, part)))
+
+    @property
+    def replays(self) -> int:
+        """The number of replays of a search, unless the user says how many."""
+        return max(
+            FEWEST_REPLAYS,
+            min(MOST_REPLAYS, round(SEARCH_S / min(LONGEST_REPLAY_S, self.replay_s))),
+        )
 
 
 class Limit(StrEnum):
@@ -80,7 +129,7 @@ class Plan:
 
     @cached_property
     def working_set(self) -> WorkingSet | None:
-        """Of the winner; the text, the header and the JSON have it."""
+        """The working set of the winner, which the text, the header and the JSON contain."""
         return working_set(self.winner.row, self.workload)
 
 
@@ -135,9 +184,9 @@ def plan(
     count = counted(say, budget, len(space.candidates))
     seen: list[Trial] = [] if measured is None else measured
     ends = deadline or Deadline()
-    made = Deployments(request)
+    deployments = Deployments(request)
     searches = [
-        Trials(study, made, share, count, 0, ends, SEARCHED, seen, is_costly=cost.is_high)
+        Trials(study, deployments, share, count, 0, ends, SEARCHED, seen, is_costly=cost.is_high)
         for _ in families
     ]
     finalists = _searched(request, searches, families)
@@ -154,10 +203,10 @@ def plan(
         highest = max(trial.row.scale for family in finalists for trial in family)
         _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
     other = _other_decoding(trials, winner, families, budget)
-    found = _plan(trials, space, workload, *finalists, winner=winner)
+    result = _plan(trials, space, workload, *finalists, winner=winner)
     limits = _limits(searches, families, finalists, request.objective)
-    found = replace(found, routing=routing, unfinished=limits, other_decoding=other)
-    return replace(found, complete=trials.complete, unreplayed=_unreplayed(space, families))
+    result = replace(result, routing=routing, unfinished=limits, other_decoding=other)
+    return replace(result, complete=trials.complete, unreplayed=_unreplayed(space, families))
 
 
 def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> str:
@@ -166,8 +215,8 @@ def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> 
     if trials.complete is None or not met:
         return ""
     part, total = (
-        own.workload.fixed_requests or len(own.requests(0))
-        for own in (trials.study.workload, trials.complete)
+        loaded.workload.fixed_requests or len(loaded.requests(0))
+        for loaded in (trials.study.workload, trials.complete)
     )
     if part >= total:
         return ""
@@ -185,15 +234,15 @@ def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedW
     """
     if loaded.workload.trace is not None:
         return loaded
-    own, needed = loaded.workload.fixed_requests, steady.workload.fixed_requests
-    if loaded.workload.conversation is None or own is None or needed is None:
+    sampled, needed = loaded.workload.fixed_requests, steady.workload.fixed_requests
+    if loaded.workload.conversation is None or sampled is None or needed is None:
         return None
-    requests = max(own, min(needed * CONVERSATIONS, MAX_REPLAYED_REQUESTS))
+    requests = max(sampled, min(needed * CONVERSATIONS, MAX_REPLAYED_REQUESTS))
     return loaded.with_workload(loaded.workload.with_requests(requests))
 
 
 def _unreplayed(space: Space, families: Sequence[Ranked]) -> dict[bool, str]:
-    """As `Plan.unreplayed`."""
+    """Computes `Plan.unreplayed`."""
     why = {}
     for is_disaggregated, family in zip((False, True), families, strict=True):
         kind = "disaggregated" if is_disaggregated else "aggregated"
@@ -212,11 +261,11 @@ def _limits(
     finalists: Sequence[Sequence[Trial]],
     objective: Objective,
 ) -> dict[bool, Limit]:
-    """As `Plan.unfinished`."""
+    """Computes `Plan.unfinished`."""
     return {
         is_disaggregated: limit
-        for is_disaggregated, search, some in zip((False, True), searches, finalists, strict=True)
-        if not some and families[is_disaggregated].candidates
+        for is_disaggregated, search, family in zip((False, True), searches, finalists, strict=True)
+        if not family and families[is_disaggregated].candidates
         if (limit := limit_of(search, objective))
     }
 
@@ -277,8 +326,8 @@ def _plan(
     request = space.request
     best_aggregated = aggregated[0] if aggregated else None
     best_disaggregated = disaggregated[0] if disaggregated else None
-    others = in_order([*aggregated, *disaggregated], score_of(request.objective))
-    runners_up = [trial for trial in others if trial is not winner][:RUNNERS_UP]
+    ordered = in_order([*aggregated, *disaggregated], score_of(request.objective))
+    runners_up = [trial for trial in ordered if trial is not winner][:RUNNERS_UP]
     base = winner.row.scale
     is_full = request.objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
@@ -292,7 +341,7 @@ def _plan(
     ) as changed:
         found_headroom = find_headroom(trials, winner.candidate, base)
         pairs = _compared(trials, best_disaggregated, best_aggregated, base)
-        rows, losses = (one.result() for one in changed)
+        rows, losses = (future.result() for future in changed)
     further = [*rows.values(), *(() if winner.losses else losses.values())]
     return Plan(
         request=request,
@@ -316,7 +365,7 @@ def _plan(
 def _other_decoding(
     trials: Trials, winner: Trial, families: Sequence[Ranked], budget: int
 ) -> Trial | None:
-    """As the field of `Plan`. The search may have replayed none, so a smaller one follows, in
+    """Finds `Plan.other_decoding`. The search may have replayed none, so a smaller one follows, in
     addition to the budget."""
     request = trials.deployments.request
     if request.draft is None:
@@ -324,8 +373,8 @@ def _other_decoding(
     for family in families:
         with trials.granting(int(budget * DECODING_SHARE)):
             best_of(trials, request, family.only(drafts=not winner.candidate.drafts))
-    some = surest_trials(trials.measured, request.objective)
-    met = [t for t in some if t.meets_slo and t.candidate.drafts != winner.candidate.drafts]
+    surest = surest_trials(trials.measured, request.objective)
+    met = [t for t in surest if t.meets_slo and t.candidate.drafts != winner.candidate.drafts]
     return max(met, key=score_of(request.objective), default=None)
 
 
@@ -341,7 +390,7 @@ def _compared(
         pair = pair[0], sensitivity.widened(pair[1], pair[0].gpus)
     # Nothing is above the maximum rate.
     scales: Sequence[float] = (1.0,) if trials.is_costly else sensitivity.COMPARED
-    scales = tuple(one for one in scales if one <= 1 or objective is not Objective.THROUGHPUT)
+    scales = tuple(scale for scale in scales if scale <= 1 or objective is not Objective.THROUGHPUT)
     return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, scales=scales)
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
 from penstock.plan.deployments import Deployments, estimator, step_table
-from penstock.plan.estimate import Estimator, Table
-from penstock.plan.ranking import Ranked, rank
+from penstock.plan.estimate import Estimator, Ranked, Table, rank
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
@@ -40,11 +39,11 @@ class Space:
     @property
     def capacity(self) -> float:
         """The highest scale at which a candidate is estimated to meet the SLO; 0 if none is."""
-        found = (self.estimator.required_capacity(c, self.request) for c in self.candidates)
-        return max(found, default=0.0)
+        capacities = (self.estimator.required_capacity(c, self.request) for c in self.candidates)
+        return max(capacities, default=0.0)
 
     def scaled(self, scale: float) -> Space:
-        """For ``scale`` times the traffic."""
+        """The same space for ``scale`` times the traffic."""
         traffic, estimator = self.traffic.scaled(scale), self.estimator.scaled(scale)
         return replace(self, traffic=traffic, estimator=estimator)
 
@@ -81,7 +80,11 @@ class Space:
                 scale = capacity if is_full else min(1.0, capacity)
                 estimates.append(self.estimator.at(candidate, scale))
         output = self.traffic.output
-        durations = (one.ttft_ms + output * 1000 / one.user_rate for one in estimates if one)
+        durations = (
+            estimate.ttft_ms + output * 1000 / estimate.user_rate
+            for estimate in estimates
+            if estimate
+        )
         return max(durations, default=0.0) / 1000
 
 
@@ -94,7 +97,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
         raise SimulationError(Problem(file=loaded.trace_source, message=message, fix=fix))
     sampled = loaded.with_workload(for_means(loaded.workload))
     # The engines reject longer ones of a trace.
-    requests = [one for one in sampled.requests(0) if one.tokens <= request.context]
+    requests = [r for r in sampled.requests(0) if r.tokens <= request.context]
     traffic = traffic_of(requests, loaded.workload.concurrency or None)
     # Wide enough for a disaggregated graph with the widest layout in both pools.
     probes = Deployments(replace(request, gpus=2 * request.gpus))
@@ -116,27 +119,27 @@ def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Proble
     reasons: dict[str, list[str]] = {}
     for layout, why in excluded.items():
         reasons.setdefault(why, []).append(str(layout))
-    text = "; ".join(f"{', '.join(some)}: {why}" for why, some in reasons.items())
+    text = "; ".join(f"{', '.join(layouts)}: {why}" for why, layouts in reasons.items())
     message = f"no worker of {request.model} can be planned on {request.gpu.name}: {text}"
     return Problem(message=message, fix="Use more or larger GPUs, or another model.")
 
 
-def _allowed(some: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
-    """Those with enough replicas. With `--confidence` only aggregated ones: there is no measured
-    point of a disaggregated graph, so none has an interval."""
+def _allowed(possible: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
+    """The candidates with enough replicas. With `--confidence` only aggregated ones: there is no
+    measured point of a disaggregated graph, so none has an interval."""
     return [
         c
-        for c in some
+        for c in possible
         if all(p.replicas >= request.min_replicas for p in c.pools)
         and not (c.is_disaggregated and request.confidence)
     ]
 
 
-def _measured(some: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
+def _measured(possible: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:
     def is_known(candidate: Candidate) -> bool:
         worker = Role.DECODE if candidate.is_disaggregated else Role.WORKER
         keys = [(candidate.worker.layout, worker)]
         keys += [(pool.layout, Role.PREFILL) for pool in candidate.prefill]
         return all(key in table for key in keys)
 
-    return tuple(candidate for candidate in some if is_known(candidate))
+    return tuple(candidate for candidate in possible if is_known(candidate))

@@ -1,32 +1,47 @@
-"""Renders a plan: the table, the reasons for the recommendation, and the graph's header."""
+"""The report of a plan, the statements in it, and the header of the planned graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from penstock.plan.draft import METHOD
-from penstock.plan.evidence import loss_name
+from penstock.errors import SimulationError
+from penstock.plan.charts import cost_chart, pareto_chart, sensitivity_chart
+from penstock.plan.evidence import Replayed, cost_per_million, loss_name, neighbors, replayed
 from penstock.plan.margin import Margin, margin_line, meets_slo, shown_ms, worst_margins
 from penstock.plan.planning import Limit, NoPlan, Plan
-from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.score import EQUAL, SCALE_STEP, TIE, score_of
+from penstock.plan.request import METHOD, Objective, PlanRequest
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
-from penstock.plan.trials import Trial
-from penstock.significant import limit_text, significant
+from penstock.plan.trials import EQUAL, SCALE_STEP, TIE, Trial, score_of
+from penstock.reports.model import (
+    Figure,
+    Figures,
+    Notes,
+    Part,
+    Report,
+    Section,
+    State,
+    Table,
+    Verdict,
+)
 from penstock.simulate.accuracy import accuracy_line
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
 from penstock.simulate.report import (
     NEVER_SIMULATED,
+    SIMULATED,
     arrival_of,
     assumed,
-    fitting_table,
     marked,
+    notes,
     rejected,
+    table_of,
 )
 from penstock.simulate.study import Row
+from penstock.simulate.working_set import working_sets
+from penstock.text.numbers import limit_text, significant
+from penstock.workload.load import LoadedWorkload
 
 WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
@@ -38,6 +53,17 @@ NOT_TRIED = (
     f"{' and '.join(map(str, BATCHES))}, max_num_tokens other than {', '.join(map(str, STEPS))}"
 )
 NO_DRAFT = "speculative decoding (add --acceptance)"
+RECOMMENDED, CLOSEST = "recommended graph", "closest graph"
+AT_MAXIMUM = (
+    "Each graph is shown at the highest replayed rate at which it meets the SLO, or, if it meets "
+    "the SLO at none, at the highest replayed rate."
+)
+NEAR = (
+    "The replayed graphs that differ from it in one setting, or in one setting and the router "
+    "settings:"
+)
+NO_NEIGHBOR = "No graph that differs from it in one setting was replayed."
+AT_PLANNED = "Each graph is shown at the planned scale."
 
 
 def table_width(width: int | None) -> int:
@@ -45,41 +71,57 @@ def table_width(width: int | None) -> int:
     return min(width or TABLE_WIDTH, TABLE_WIDTH)
 
 
-def lines(plan: Plan, attain: float, width: int | None = None) -> Iterator[str]:
-    """Everything that is printed. ``width``: columns of the terminal, None for no limit."""
-    yield f"{title(plan)}; simulated, not measured"
+def report_of(plan: Plan, attain: float, measured: Sequence[Trial] = ()) -> Report:
+    """``measured``: all replays of the search, for the page; empty for text."""
+    rows = [trial.row for trial in best_trials(plan)]
+    requests = [f"{row.requests:,}" for row in rows]
+    return Report(
+        kind="Plan",
+        title=title(plan),
+        subtitle=SIMULATED,
+        verdicts=[Verdict(State.MET, f"recommended: {plan.winner.candidate}: {reason(plan)}")],
+        sections=[
+            Section("", [Figures(list(_figures(plan, attain)))], is_detail=True),
+            Section("Best graphs", [table_of(marked(rows), {"requests": requests})]),
+            Section("Reasons", [Notes(list(_reasons(plan, attain)))]),
+            *(_details(plan, measured, attain) if measured else ()),
+        ],
+    )
+
+
+def _reasons(plan: Plan, attain: float) -> Iterator[str]:
     yield f"SLO: {objective_line(plan.request, attain)}"
     if plan.is_late:
         yield LATE
-    yield from fitting_table(marked([trial.row for trial in shown(plan)]), table_width(width))
-    yield f"recommended: {plan.winner.candidate}: {reason(plan)}"
-    yield f"router: {plan.routing.reason}"
-    yield from (f"speculation: {line}" for line in speculation(plan))
-    yield from (f"availability: {line}" for line in availability(plan, attain))
-    yield f"headroom: {_headroom(plan, attain)}"
-    yield f"margin: {_margin(plan, attain)}"
-    if plan.working_set:
-        yield f"working set: {plan.working_set}"
+    for label, text in _statements(plan, attain):
+        yield f"{label}: {text}"
     complete = ", with all workers" if plan.request.survives_loss else ""
     for name, row in plan.sensitivity_rows.items():
         yield f"sensitivity, {name}{complete}: {_changed_line(row, plan.request, attain)}"
-    yield f"disaggregation: {disaggregation(plan)}"
     for layout, why in plan.excluded.items():
         yield f"not considered: {layout}: {why}"
     yield f"not considered: {NOT_TRIED if plan.request.draft else f'{NO_DRAFT}, {NOT_TRIED}'}"
     yield from _assumptions(plan)
     yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
     yield from rejected(plan.winner.row)
-    yield from (f"not steady: {why}" for why in _unsteady(plan))
     yield counts(plan)
-    yield from (f"accuracy, {t.candidate}: {accuracy_line(t.row)}" for t in shown(plan))
+    for trial in best_trials(plan):
+        yield f"accuracy, {trial.candidate}: {accuracy_line(trial.row)}"
 
 
-def _unsteady(plan: Plan) -> Iterator[str]:
-    """Why the recommended graph has no steady state, if it has none."""
+def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
+    """What the report and the header of the graph state about the recommendation."""
+    yield "router", plan.routing.reason
+    yield from (("speculation", line) for line in speculation(plan))
+    yield from (("availability", line) for line in availability(plan, attain))
+    yield "headroom", _headroom(plan, attain)
+    yield "margin", _margin(plan, attain)
+    if plan.working_set:
+        yield "working set", str(plan.working_set)
+    yield "disaggregation", disaggregation(plan)
     steadiness = plan.winner.row.steadiness
     if steadiness is not None and not steadiness.is_steady:
-        yield steadiness.reason
+        yield "not steady", steadiness.reason
 
 
 def counts(result: Plan | NoPlan) -> str:
@@ -88,10 +130,10 @@ def counts(result: Plan | NoPlan) -> str:
 
 def _assumptions(plan: Plan) -> Iterator[str]:
     """Those of the winner, then those that concern only other graphs of the table."""
-    own = list(assumed(plan.winner.row))
-    every = dict.fromkeys(w for trial in shown(plan) for w in assumed(trial.row))
-    yield from (f"assumed: {what}" for what in own)
-    yield from (f"assumed for other graphs: {what}" for what in every if what not in own)
+    of_winner = list(assumed(plan.winner.row))
+    every = dict.fromkeys(what for trial in best_trials(plan) for what in assumed(trial.row))
+    yield from (f"assumed: {what}" for what in of_winner)
+    yield from (f"assumed for other graphs: {what}" for what in every if what not in of_winner)
 
 
 def availability(plan: Plan, attain: float) -> Iterator[str]:
@@ -105,7 +147,7 @@ def availability(plan: Plan, attain: float) -> Iterator[str]:
         yield f"{loss_name(name)}: {_changed_line(row, plan.request, attain)}"
 
 
-def shown(plan: Plan) -> list[Trial]:
+def best_trials(plan: Plan) -> list[Trial]:
     """The winner, the best aggregated and disaggregated graphs, then the runners-up."""
     best = [trial for trial in (plan.aggregated, plan.disaggregated) if trial is not None]
     return list({t.candidate: t for t in (plan.winner, *best, *plan.runners_up)}.values())
@@ -147,26 +189,26 @@ def _share(attain: float) -> str:
 
 def reason(plan: Plan) -> str:
     """What the winner has over the best of the other family, and whether a tie decided."""
-    own, other = plan.winner, _other(plan)
+    winner, other = plan.winner, _other(plan)
     objective = plan.request.objective
     if objective is Objective.COST:
-        count = own.candidate.gpus
-        text = f"{_gpus(own)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(own)}"
+        count = winner.candidate.gpus
+        text = f"{_gpus(winner)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(winner)}"
         text += "" if count == 1 else ", and no replayed graph with fewer met the SLO"
     elif objective is Objective.THROUGHPUT:
-        text = f"it sustains {_rate(own)}"
+        text = f"it sustains {_rate(winner)}"
     else:
-        text = _user_rate(own)
-    kind = "aggregated" if own.candidate.is_disaggregated else "disaggregated"
+        text = _user_rate(winner)
+    kind = "aggregated" if winner.candidate.is_disaggregated else "disaggregated"
     if other is None and plan.unfinished:
         text += f"; {_unfinished(plan)}"
     elif other is None:
         text += f"; {LEFT_OUT if plan.request.confidence else _none_met(plan, kind)}"
     else:
-        text += f"; the best {kind} graph ({other.candidate}) {_compared(own, other, objective)}"
-    best = max([own, *plan.runners_up], key=score_of(objective))
-    if best is not own:
-        is_as_complex = best.candidate.complexity == own.candidate.complexity
+        text += f"; the best {kind} graph ({other.candidate}) {_compared(winner, other, objective)}"
+    best = max([winner, *plan.runners_up], key=score_of(objective))
+    if best is not winner:
+        is_as_complex = best.candidate.complexity == winner.candidate.complexity
         tie = f"within {EQUAL:.0%}" if is_as_complex else f"within {TIE:.0%}, but more complex"
         text += f"; {best.candidate} is {tie}"
     return text
@@ -181,13 +223,13 @@ def _other(plan: Plan) -> Trial | None:
     return plan.aggregated if plan.winner.candidate.is_disaggregated else plan.disaggregated
 
 
-def _compared(own: Trial, other: Trial, objective: Objective) -> str:
+def _compared(winner: Trial, other: Trial, objective: Objective) -> str:
     if objective is Objective.COST:
         least = "" if other.row.is_steady else "at least "  # a longer replay may need more
         return f"needs {least}{_gpus(other)}{_at_user_rate(other)}"
     if objective is Objective.THROUGHPUT:
         return f"sustains {_rate(other)}"
-    ratio = own.user_rate / other.user_rate
+    ratio = winner.user_rate / other.user_rate
     return f"has {_user_rate(other)} (the recommended one × {ratio:.2f})"
 
 
@@ -214,8 +256,8 @@ def speculation(plan: Plan) -> Iterator[str]:
     if (draft := plan.request.draft) is None:
         return
     rates = ", ".join(limit_text(rate) for rate in draft.rates)
-    own, other = plan.winner, plan.other_decoding
-    used, kind = ("", "without") if own.candidate.drafts else (" is not used", "with")
+    winner, other = plan.winner, plan.other_decoding
+    used, kind = ("", "without") if winner.candidate.drafts else (" is not used", "with")
     best = f"no replayed graph {kind} {METHOD} met the SLO"
     if other is not None:
         is_rate = plan.request.objective is Objective.THROUGHPUT
@@ -227,10 +269,10 @@ def speculation(plan: Plan) -> Iterator[str]:
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
     """How far each part of the SLO, and the next scale that misses it, are away: with what
-    `--confidence` and `--n-minus-one` add to the SLO."""
-    for one in margins_of(plan, attain):
-        took, limit = one.counted(plan.request), one.limit
-        share = f"{one.name} p{attain * 100:.4g}"
+    `--confidence` and `--n-minus-margin` add to the SLO."""
+    for margin in margins_of(plan, attain):
+        took, limit = margin.counted(plan.request), margin.limit
+        share = f"{margin.name} p{attain * 100:.4g}"
         yield f"{share} {shown_ms(took)} ms of {shown_ms(limit)} ms ({1 - took / limit:.0%} left)"
     if plan.headroom.sustained:
         yield f"meets the SLO at scale × {limit_text(plan.headroom.sustained)}"
@@ -295,18 +337,20 @@ def disaggregation(plan: Plan) -> str:
     if plan.aggregated is None:
         verdict = "not known" if False in plan.unreplayed else "worth it"
         return f"{verdict}: {_none_met(plan, 'aggregated')}"
-    complete = [one for one in plan.compared if one.disaggregated and one.aggregated]
-    met = [one for one in complete if _is_met(one)]
-    favoring = [one for one in met if one.favors_disaggregated]
+    complete = [
+        compared for compared in plan.compared if compared.disaggregated and compared.aggregated
+    ]
+    met = [compared for compared in complete if _is_met(compared)]
+    favoring = [compared for compared in met if compared.favors_disaggregated]
     if not complete:
         limit = Limit.TIME if plan.is_late else Limit.REPLAYS
         return f"not known: there were too few replays to compare scales; raise {limit}"
     assert complete[0].disaggregated
     assert complete[0].aggregated
     pair = f"{complete[0].disaggregated.candidate} compared with {complete[0].aggregated.candidate}"
-    missed = [one for one in complete if not _is_met(one)]
+    missed = [compared for compared in complete if not _is_met(compared)]
     end = f"; at scale {_scales(missed)} both miss the SLO" if missed else ""
-    unknown = [one for one in plan.compared if one.favors_disaggregated is None]
+    unknown = [compared for compared in plan.compared if compared.favors_disaggregated is None]
     why = "one or both graphs were not replayed"
     end += f"; not known at scale {_scales(unknown)} ({why})" if unknown else ""
     if not favoring:
@@ -326,25 +370,138 @@ def _unfinished(plan: Plan) -> str:
     return f"there were too few replays to evaluate {kind} graphs; raise {limit}"
 
 
-def _is_met(one: Comparison) -> bool:
+def _is_met(compared: Comparison) -> bool:
     return any(
-        trial is not None and trial.meets_slo for trial in (one.disaggregated, one.aggregated)
+        trial is not None and trial.meets_slo
+        for trial in (compared.disaggregated, compared.aggregated)
     )
 
 
-def _scales(some: Sequence[Comparison]) -> str:
-    return ", ".join(f"× {limit_text(one.scale)}" for one in some)
+def _scales(comparisons: Sequence[Comparison]) -> str:
+    return ", ".join(f"× {limit_text(compared.scale)}" for compared in comparisons)
 
 
-def _difference(one: Comparison) -> str:
-    own, other = one.disaggregated, one.aggregated
-    assert own
-    assert other
-    if not other.meets_slo:
-        return f"the aggregated graph meets the SLO for {other.goodput:.0%} of requests"
-    if one.by_gpus and own.candidate.gpus < other.candidate.gpus:
-        return f"{own.candidate.gpus} GPUs instead of {other.candidate.gpus}"
-    return f"{own.user_rate:.0f} instead of {other.user_rate:.0f} tok/s/user"
+def _difference(compared: Comparison) -> str:
+    disaggregated, aggregated = compared.disaggregated, compared.aggregated
+    assert disaggregated
+    assert aggregated
+    if not aggregated.meets_slo:
+        return f"the aggregated graph meets the SLO for {aggregated.goodput:.0%} of requests"
+    if compared.by_gpus and disaggregated.candidate.gpus < aggregated.candidate.gpus:
+        return f"{disaggregated.candidate.gpus} GPUs instead of {aggregated.candidate.gpus}"
+    return f"{disaggregated.user_rate:.0f} instead of {aggregated.user_rate:.0f} tok/s/user"
+
+
+def _figures(plan: Plan, attain: float) -> Iterator[Figure]:
+    winner, request = plan.winner, plan.request
+    yield Figure("SLO", str(request.slo), f"for {_share(attain)} of requests")
+    yield Figure("GPUs", f"{winner.candidate.gpus} × {request.gpu.name}")
+    yield Figure("per user", f"{winner.user_rate:,.0f} tokens/s")
+    yield Figure("per GPU", f"{winner.gpu_rate:,.0f} tokens/s")
+    cost = cost_per_million(winner, request.gpu_hour_price)
+    if cost is not None:
+        text = significant(cost) if request.gpu_hour_price else f"{cost:,.0f} GPU-s"
+        yield Figure("cost", text, "per million output tokens")
+    for margin in margins_of(plan, attain):
+        took, limit = margin.counted(request), margin.limit
+        text = f"{shown_ms(took)} of {shown_ms(limit)} ms"
+        yield Figure(f"{margin.name} p{attain * 100:.4g}", text, f"{1 - took / limit:.0%} left")
+
+
+def report_without_plan(
+    result: NoPlan, measured: Sequence[Trial], attain: float, error: SimulationError
+) -> Report:
+    """The closest graph, and what to change. ``error``: what the command reports."""
+    sections: list[Section] = []
+    if result.miss is not None:
+        search = replayed(measured, result.request, attain, result.miss.trial)
+        closest = [search.choice]
+        sections = [
+            Section(f"Closest graph: {search.choice.candidate}", [_trials_table(closest, search)]),
+            _replays(search, CLOSEST),
+            _neighbors(search, CLOSEST),
+            Section("Notes on the closest graph", [_notes(closest, result.workload)]),
+        ]
+    return Report(
+        kind="Plan",
+        title=title(result),
+        subtitle=f"{SIMULATED}; SLO: {objective_line(result.request, attain)}",
+        verdicts=[Verdict(State.MISSED, f"no recommendation: {error}")],
+        sections=sections,
+    )
+
+
+def _details(plan: Plan, measured: Sequence[Trial], attain: float) -> Iterator[Section]:
+    """Charts and tables of all replays."""
+    search = replayed(measured, plan.request, attain, plan.winner)
+    rows: dict[str, Row | str] = {"planned traffic": plan.winner.row, **plan.sensitivity_rows}
+    rows |= {loss_name(pool): row for pool, row in plan.losses.items()}
+    yield _replays(search, RECOMMENDED)
+    yield Section(
+        "Sensitivity and loss of a worker",
+        [sensitivity_chart(rows, search), _sensitivity_table(rows)],
+        is_detail=True,
+    )
+    yield _neighbors(search, RECOMMENDED)
+    yield Section(
+        "Notes on the best graphs", [_notes(best_trials(plan), plan.workload)], is_detail=True
+    )
+
+
+def _notes(trials: Sequence[Trial], loaded: LoadedWorkload) -> Notes:
+    rows = [trial.row for trial in trials]
+    return Notes(list(notes(rows, working_sets(rows, loaded))))
+
+
+def _replays(search: Replayed, choice_name: str) -> Section:
+    """The charts of all replays, and the table of the Pareto front."""
+    count, met = len(search.trials), sum(trial.meets_slo for trial in search.trials)
+    where = AT_MAXIMUM if search.is_at_maximum else AT_PLANNED
+    which = "that meet the SLO" if met else "that were replayed"
+    return Section(
+        "Throughput and cost of all replayed graphs",
+        [
+            f"{met} of {count} replayed graphs meet the SLO (filled marks). {where}",
+            pareto_chart(search, choice_name),
+            cost_chart(search, choice_name),
+            f"Pareto front of the graphs {which}:",
+            _trials_table(search.front, search),
+        ],
+        is_detail=True,
+    )
+
+
+def _neighbors(search: Replayed, choice_name: str) -> Section:
+    choice = search.choice
+    steps = neighbors(choice.candidate, (trial.candidate for trial in search.trials))
+    near = [trial for trial in search.trials if trial.candidate in steps]
+    parts: list[Part] = [NO_NEIGHBOR]
+    if near:
+        differs = ["-", *(steps[trial.candidate] for trial in near)]
+        parts = [NEAR, _trials_table([choice, *near], search, {"differs in": differs})]
+    return Section(f"Neighbors of the {choice_name}", parts, is_detail=True)
+
+
+def _trials_table(
+    trials: Sequence[Trial], search: Replayed, more: Mapping[str, Sequence[str]] | None = None
+) -> Table:
+    """The columns of simulate's table, and of how many requests the figures are."""
+    rows = marked([trial.row for trial in trials])
+    columns = dict(more or {})
+    if search.is_at_maximum:
+        columns["requests/s"] = [significant(trial.request_rate) for trial in trials]
+    columns["requests"] = [f"{row.requests:,}" for row in rows]
+    return table_of(rows, columns)
+
+
+def _sensitivity_table(rows: Mapping[str, Row | str]) -> Table:
+    table = table_of([row for row in rows.values() if isinstance(row, Row)])
+    cells = iter(table.rows)
+    lines = [
+        [name, f"not replayed: {row}"] if isinstance(row, str) else [name, *next(cells)[1:]]
+        for name, row in rows.items()
+    ]
+    return Table(["traffic", *table.headings[1:]], lines)
 
 
 def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[str]:
@@ -354,16 +511,9 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         f"{title(plan)}.",
         f"SLO: {objective_line(plan.request, attain)}.",
         f"Recommended: {winner}, {_gpus(plan.winner)}: {reason(plan)}.",
-        f"Router: {plan.routing.reason}.",
-        *(f"Speculation: {line}." for line in speculation(plan)),
-        *(f"Availability: {line}." for line in availability(plan, attain)),
-        f"Headroom: {_headroom(plan, attain)}.",
-        f"Margin: {_margin(plan, attain)}.",
-        *([f"Working set: {plan.working_set}."] if plan.working_set else []),
-        f"Disaggregation: {disaggregation(plan)}.",
+        *(f"{label.capitalize()}: {text}." for label, text in _statements(plan, attain)),
         *([f"{LATE}."] if plan.is_late else []),
         *(f"{line.capitalize()}." for line in rejected(plan.winner.row)),
-        *(f"Not steady: {why}." for why in _unsteady(plan)),
         *(f"Assumed: {what}." for what in assumed(plan.winner.row)),
         f"Accuracy: {accuracy_line(plan.winner.row)}.",
         "This describes the graph as planned: edits, such as `penstock scale`, do not change it.",

@@ -1,31 +1,118 @@
-"""What an operator asks `plan` for: a model, a GPU budget, a workload and an SLO."""
+"""What an operator asks `plan` for: a model, a GPU budget, a workload and an SLO.
+
+AISimulate ships the configurations of the models that it has measured, so no hub is contacted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import prod
 from pathlib import Path
 
-from penstock.errors import Problem, UsageError
+from penstock.errors import InputError, Problem, UsageError
+from penstock.files import write_file
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu, find_gpu
-from penstock.hardware.unsupported import gpu_fix
+from penstock.hardware.gpus import gpu_fix
 from penstock.models import ModelShape
-from penstock.plan.draft import Draft, draft_of
-from penstock.plan.model import PlannedModel, planned_model
+from penstock.models.config import UnknownShapeError, shape_of
 from penstock.plan.traffic import SEEDS, has_shared_prefixes
 from penstock.simulate.calibration import CalibrationFile, Factors
 from penstock.simulate.interval import FEWEST, NEAREST, family, has_interval
-from penstock.simulate.timing import SYSTEMS
+from penstock.simulate.timing import SYSTEMS, measured_models
+from penstock.text.names import nearest
 from penstock.workload.duration import for_means
 from penstock.workload.load import LoadedWorkload
 
+METHOD = "EAGLE-3"
+# By model; the draft models that Dynamo's recipes use.
+DRAFT_MODELS: Mapping[str, str] = {"openai/gpt-oss-120b": "nvidia/gpt-oss-120b-Eagle3-v3"}
+DRAFT_TOKENS = 3  # drafted in each step, as in those recipes
+ALIASES = {"gpt-oss-120b": "openai/gpt-oss-120b", "gpt-oss-20b": "openai/gpt-oss-20b"}
 ENGINE = "trtllm"  # of each planned graph
 MIN_CONTEXT = 8192  # tokens
 MOST_COVERAGE = 0.92  # of an interval from NEAREST points: 12 of 13
 REDUNDANT = 2  # workers of a pool, so that one is left when one is lost
 MAX_GPUS = 64  # the number of candidates grows with the square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """EAGLE-3 with a draft model, and how many of its tokens are accepted."""
+
+    model: str  # id or path of the draft model
+    rates: tuple[float, ...]  # that token 1, 2, … is accepted, given that those before it were
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are drafted in each step."""
+        return len(self.rates)
+
+    @property
+    def length(self) -> float:
+        """Mean number of tokens that a step generates for a request."""
+        return 1.0 + sum(prod(self.rates[:token]) for token in range(1, self.tokens + 1))
+
+
+def draft_of(
+    model: str, draft_model: str | None, acceptance: tuple[float, ...] | None
+) -> Draft | None:
+    """The draft model to consider; None without acceptance rates: then speculative decoding is not
+    considered.
+
+    UsageError for a model whose draft model is not known.
+    """
+    if acceptance is None:
+        if draft_model is None:
+            return None
+        message = "no acceptance rates are given"
+        fix = "Add --acceptance RATES, such as --acceptance chat."
+        raise UsageError(Problem(place="--draft-model", message=message, fix=fix))
+    draft_id = draft_model or DRAFT_MODELS.get(model)
+    if draft_id is None:
+        message = f"no draft model is known for {model}"
+        fix = "Name one with --draft-model ID."
+        raise UsageError(Problem(place="--acceptance", message=message, fix=fix))
+    return Draft(model=draft_id, rates=acceptance[:DRAFT_TOKENS])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedModel:
+    id: str
+    shape: ModelShape
+    folder: Path  # with its config.json, for `find_model`
+
+    @property
+    def positions(self) -> int:
+        """Tokens of its longest sequence."""
+        return self.shape.positions
+
+
+def planned_model(name: str, scratch: Path) -> PlannedModel:
+    """InputError for a model that was not measured, or whose shape is not known here.
+
+    ``scratch``: an empty folder, to which its config.json is written.
+    """
+    full = ALIASES.get(name, name)
+    known = measured_models()
+    if full not in known:
+        close = nearest(full, [*known, *ALIASES])
+        examples = ", ".join([*ALIASES, *sorted(known)[:8]])
+        fix = f"Did you mean {close}?" if close else f"Use a measured model, such as {examples}."
+        raise InputError(Problem(place="--model", message=f"{name} was not measured", fix=fix))
+    text = known[full].read_text()
+    try:
+        shape = shape_of(json.loads(text), full)
+    except UnknownShapeError as error:
+        message = f"the shape of {full} is not known: {error}"
+        raise InputError(
+            Problem(place="--model", message=message, fix="Choose another model.")
+        ) from None
+    write_file(scratch / "config.json", text)
+    return PlannedModel(id=full, shape=shape, folder=scratch)
 
 
 class Objective(StrEnum):
@@ -58,7 +145,8 @@ class PlanRequest:
     calibrations: CalibrationFile | None = None
 
     def calibrated(self, file: CalibrationFile) -> PlanRequest:
-        """With predictions that the file corrects. UsageError for a request that cannot be."""
+        """The request with predictions that the file corrects. UsageError for a request that cannot
+        be."""
         place = "--calibration"
         if file.of(self.group) is None:
             fix = "Name another file, or remove --calibration."
@@ -73,9 +161,9 @@ class PlanRequest:
 
     @property
     def factors(self) -> Factors:
-        """That correct predictions."""
-        found = self.calibrations and self.calibrations.of(self.group)
-        return found.factors if found else Factors()
+        """The factors that correct predictions."""
+        calibration = self.calibrations and self.calibrations.of(self.group)
+        return calibration.factors if calibration else Factors()
 
     @property
     def group(self) -> tuple[str, str, str]:
@@ -109,7 +197,7 @@ def plan_request(
     ``attain``: share of requests that must meet the SLO.
     ``acceptance``: of draft tokens, as `Draft.rates`; None: no speculative decoding.
     """
-    found = planned_model(model, scratch)
+    planned = planned_model(model, scratch)
     known = _measured_gpu(gpu)
     _check(loaded, gpus, slo, objective)
     if survives_loss:
@@ -121,35 +209,35 @@ def plan_request(
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
     if confidence is not None:
         _check_confidence(confidence, has_draft=acceptance is not None)
-        _require_intervals(slo, family(found.id), known)
+        _require_intervals(slo, family(planned.id), known)
     sampled = loaded.with_workload(for_means(loaded.workload))
-    requests = [one for seed in range(SEEDS) for one in sampled.requests(seed)]
-    if not any(one.output_tokens > 1 for one in requests):
+    requests = [request for seed in range(SEEDS) for request in sampled.requests(seed)]
+    if not any(request.output_tokens > 1 for request in requests):
         _check_single_tokens(loaded.name, slo, objective)
-    longest = _longest(loaded, [one.tokens for one in requests], found, attain)
+    longest = _longest(loaded, [request.tokens for request in requests], planned, attain)
     return PlanRequest(
-        model=found.id,
-        shape=found.shape,
-        folder=found.folder,
+        model=planned.id,
+        shape=planned.shape,
+        folder=planned.folder,
         gpu=known,
         gpus=gpus,
         slo=slo,
         objective=objective,
-        context=min(_context(longest), found.positions),
+        context=min(_context(longest), planned.positions),
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
         min_replicas=min_replicas,
         survives_loss=survives_loss,
         confidence=confidence,
-        draft=draft_of(found.id, draft_model, acceptance),
+        draft=draft_of(planned.id, draft_model, acceptance),
     )
 
 
 def _measured_gpu(text: str) -> Gpu:
     """The GPU of a name in any case. UsageError for one without measured kernels."""
-    found = find_gpu(text)
-    if found is not None and found.name in SYSTEMS:
-        return found
+    gpu = find_gpu(text)
+    if gpu is not None and gpu.name in SYSTEMS:
+        return gpu
     _, fix = gpu_fix(text, list(SYSTEMS))
     raise _refused("--gpu", f"{text} was not measured", fix)
 
@@ -207,8 +295,8 @@ def _refused(place: str, message: str, fix: str) -> UsageError:
 def _longest(
     loaded: LoadedWorkload, lengths: Sequence[int], model: PlannedModel, attain: float
 ) -> int:
-    """Of the requests that the model takes. The engines reject others of a trace; UsageError for
-    others of a sampled workload, and for so many that the SLO is out of reach."""
+    """Tokens of the longest request that the model takes. The engines reject others of a trace;
+    UsageError for others of a sampled workload, and for so many that the SLO is out of reach."""
     fitting = [length for length in lengths if length <= model.positions]
     if loaded.workload.trace is None and len(fitting) < len(lengths):
         longest, takes = max(lengths), f"{model.id} takes {model.positions}"

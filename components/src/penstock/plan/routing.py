@@ -11,19 +11,25 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock.errors import SimulationError
+from penstock.plan.choose import raised
 from penstock.plan.confirm import confirmed_trial
 from penstock.plan.margin import ITL, latencies
-from penstock.plan.race import raised
 from penstock.plan.request import Objective
-from penstock.plan.score import TIE, in_order, score_of, winner_of
 from penstock.plan.space import Candidate
-from penstock.plan.trials import Trial, Trials, TrialSpec
+from penstock.plan.trials import TIE, Trial, Trials, TrialSpec, in_order, score_of, winner_of
 from penstock.simulate.model import Replayable
-from penstock.tune.compare import QUEUED, queue_share
-from penstock.tune.parts import MIN_REQUESTS, parts_of
 from penstock.tune.report import recommendation
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
-from penstock.tune.tuning import MIN_SEEDS, Tuning, most_replays, tune
+from penstock.tune.tuning import (
+    MIN_REQUESTS,
+    MIN_SEEDS,
+    QUEUED,
+    Tuning,
+    most_replays,
+    parts_of,
+    queue_share,
+    tune,
+)
 
 RESCUED, FINALS = 2, 2  # graphs that are tried with other settings, and settings with all seeds
 # Times the limit. Settings without a queue in the router divided the p90 of TTFT by up to 2.3
@@ -54,11 +60,11 @@ class Routing:
     def reason(self) -> str:
         """The settings, and why."""
         if self.rescue:
-            own, default = self.rescue.trial, self.rescue.default
-            is_kv = own.candidate.router == "kv"
-            how = str(own.candidate.settings) if is_kv else f"{own.candidate.router} mode"
+            rescued, default = self.rescue.trial, self.rescue.default
+            is_kv = rescued.candidate.router == "kv"
+            how = str(rescued.candidate.settings) if is_kv else f"{rescued.candidate.router} mode"
             return (
-                f"{how}: {own.goodput:.1%} of requests meet the SLO; in kv mode with Dynamo's "
+                f"{how}: {rescued.goodput:.1%} of requests meet the SLO; in kv mode with Dynamo's "
                 f"default settings, only {default.goodput:.1%}"
             )
         return recommendation(self.tuning) if self.tuning else self.kept
@@ -75,13 +81,13 @@ def routed(
     objective = trials.deployments.request.objective
     met = [winner_of(family, objective) for family in finalists if family]
     winner = winner_of(met, objective) if met else None
-    found = _rescue(trials, winner, budget)
-    if found is not None:
-        family = finalists[found.trial.candidate.is_disaggregated]
-        family[:] = in_order([*family, found.trial], score_of(objective))
-        winner = winner_of([*met, found.trial], objective)
-        if winner is found.trial:
-            return winner, Routing(rescue=found)
+    rescue = _rescue(trials, winner, budget)
+    if rescue is not None:
+        family = finalists[rescue.trial.candidate.is_disaggregated]
+        family[:] = in_order([*family, rescue.trial], score_of(objective))
+        winner = winner_of([*met, rescue.trial], objective)
+        if winner is rescue.trial:
+            return winner, Routing(rescue=rescue)
     if winner is None:
         return None, Routing()
     trial, routing = _tuned(trials, winner, budget)
@@ -99,13 +105,15 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
         return None  # a graph that misses the SLO at one scale meets it at a lower one
     with trials.granting(int(budget * RESCUE_SHARE)):
         for missed in _near_misses(trials, winner)[:RESCUED]:
-            candidates = [replace(missed.candidate, settings=one) for one in _others()]
+            candidates = [replace(missed.candidate, settings=settings) for settings in _others()]
             # Of requests that are alike it distributes more evenly than the KV router.
             candidates.append(replace(missed.candidate, router="round-robin"))
-            met = [one for one in trials.of(list(map(TrialSpec, candidates))) if one.meets_slo]
-            best = sorted(met, key=lambda one: (-one.goodput, one.candidate.order))
+            met = [
+                trial for trial in trials.of(list(map(TrialSpec, candidates))) if trial.meets_slo
+            ]
+            best = sorted(met, key=lambda trial: (-trial.goodput, trial.candidate.order))
             for trial in best[:FINALS]:
-                final = trials.one(TrialSpec(trial.candidate, seeds=trials.seeds))
+                final = trials.trial_of(TrialSpec(trial.candidate, seeds=trials.seeds))
                 if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
                     return Rescue(default=missed, trial=longer)
     return None
@@ -113,7 +121,11 @@ def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
 
 def _others() -> Iterator[RouterSettings]:
     """Settings without a queue in the router: `tune` tries one only with the best of these."""
-    return (one for one in grid() if one != DYNAMO_DEFAULT and one.queue_threshold is None)
+    return (
+        settings
+        for settings in grid()
+        if settings != DYNAMO_DEFAULT and settings.queue_threshold is None
+    )
 
 
 def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
@@ -126,8 +138,8 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
             return False
         if trial.row.replayable.router.settings is None:
             return False
-        found = latencies(trial.row, request.slo, attain)
-        return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in found)
+        reached = latencies(trial.row, request.slo, attain)
+        return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in reached)
 
     def would_win(trial: Trial) -> bool:
         return winner is None or winner_of([winner, trial], request.objective) is trial
@@ -178,17 +190,18 @@ def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: 
 
 
 def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | None:
-    """With all seeds: at the winner's scale, or at the highest that meets the SLO."""
+    """The trial of the candidate with all seeds: at the winner's scale, or at the highest that
+    meets the SLO."""
     scale = winner.row.scale
     if trials.deployments.request.objective is Objective.THROUGHPUT:
         trial = raised(trials, candidate, scale)
     else:
-        trial = trials.one(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
     return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
 
 
 def _is_as_good(trial: Trial, winner: Trial, objective: Objective) -> bool:
     """Whether it reaches the objective, within the margin of a tie."""
     score = score_of(objective)
-    own, other = score(trial), score(winner)
-    return own[:-1] >= other[:-1] and own[-1] >= other[-1] * (1 - TIE)
+    tuned, default = score(trial), score(winner)
+    return tuned[:-1] >= default[:-1] and tuned[-1] >= default[-1] * (1 - TIE)

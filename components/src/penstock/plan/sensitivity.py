@@ -16,15 +16,14 @@ from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.confirm import longer_trial
 from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_factors, part_values
-from penstock.plan.score import TIE
 from penstock.plan.space import Candidate
-from penstock.plan.trials import Trial, Trials, TrialSpec
+from penstock.plan.trials import TIE, Trial, Trials, TrialSpec
 from penstock.simulate.metrics import steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
 from penstock.workload.load import Change
-from penstock.workload.sensitivity import double_inputs, without_shared_prefixes
+from penstock.workload.request import double_inputs, without_shared_prefixes
 
 STEPS_UP = (1.25, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.4, 8.0)  # scales of the headroom
 STEPS_DOWN = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
@@ -88,7 +87,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
     met: list[tuple[float, Trial]] = []
     failing = None
     for step in STEPS_UP:
-        trial = trials.one(TrialSpec(candidate, scale=scale * step))
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale * step))
         if trial is None or not trial.meets_slo:
             failing = step if trial else None
             break
@@ -103,7 +102,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
 
 
 def known_headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
-    """As `headroom`, from the replays of a search for the highest ``scale``."""
+    """The headroom from the replays of a search for the highest ``scale``."""
     above = [
         trial.row.scale / scale
         for trial in trials.known
@@ -121,7 +120,7 @@ def compared(
     by_gpus: bool,
     scales: Sequence[float] = COMPARED,
 ) -> list[Comparison]:
-    """At every one of ``scales`` times ``base``, or until both miss the SLO.
+    """Compares two graphs at each of ``scales`` times ``base``, or until both miss the SLO.
 
     If few replays are left, those at ``base`` come first.
     """
@@ -136,18 +135,18 @@ def compared(
         replayed(1.0)
     comparisons: list[Comparison] = []
     for scale in scales:
-        found = replayed(scale)
-        one, other = map(found.get, pair)
+        by_candidate = replayed(scale)
+        pools, pool = map(by_candidate.get, pair)  # the disaggregated graph, and the other
         comparisons.append(
-            Comparison(scale=scale, by_gpus=by_gpus, disaggregated=one, aggregated=other)
+            Comparison(scale=scale, by_gpus=by_gpus, disaggregated=pools, aggregated=pool)
         )
-        if one and other and not (one.meets_slo or other.meets_slo):
+        if pools and pool and not (pools.meets_slo or pool.meets_slo):
             break
     return comparisons
 
 
 def widened(aggregated: Candidate, gpus: int) -> Candidate:
-    """With as many workers as fit on ``gpus``, and at least one."""
+    """The candidate with as many workers as fit on ``gpus``, and at least one."""
     worker = aggregated.worker
     replicas = max(1, gpus // worker.layout.gpus)
     return replace(aggregated, worker=replace(worker, replicas=replicas))
@@ -183,9 +182,13 @@ def sensitivity_rows(
 
 def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, Row | str]:
     """The graph with one worker fewer, by the name of the worker's pool."""
-    made = dict(trials.deployments.of(list(winner.losses.values())))
-    left = {name: made[one] for name, one in winner.losses.items() if one in made}
-    return {name: _changed_row(trials, one, scale) for name, one in left.items()}
+    rendered = dict(trials.deployments.of(list(winner.losses.values())))
+    left = {
+        name: rendered[candidate]
+        for name, candidate in winner.losses.items()
+        if candidate in rendered
+    }
+    return {name: _changed_row(trials, deployment, scale) for name, deployment in left.items()}
 
 
 def _changed_row(
@@ -214,7 +217,7 @@ def _changed_row(
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
-    """Of all trials at the planned scale the one that misses the SLO least; None without trials."""
+    """The trial at the planned scale that misses the SLO least; None without trials."""
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
@@ -230,7 +233,7 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
 
 def _lower(trials: Trials, best: Trial) -> float | None:
     for scale in STEPS_DOWN:
-        trial = trials.one(TrialSpec(best.candidate, scale=scale))
+        trial = trials.trial_of(TrialSpec(best.candidate, scale=scale))
         if trial is None:
             return None
         if trial.meets_slo and longer_trial(trials, trial).meets_slo:
@@ -245,7 +248,7 @@ def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
     """
     confidence = trials.deployments.request.confidence
     factors = highest_factors(row, confidence) if confidence else PREDICTED
-    requests = [one for result in row.results for one in steady_requests(result)]
+    requests = [request for result in row.results for request in steady_requests(result)]
     share = (1 + trials.study.attain) / 2
     parts = {"ttft_ms": TTFT, "itl_ms": ITL, "e2e_ms": END_TO_END}
     values = part_values(requests, factors)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.models import ModelShape
-from penstock.plan.draft import METHOD
-from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.request import METHOD, Objective, PlanRequest
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, shown
 
 # Limits that are tried: concurrent requests of one rank, and input tokens of one step. A decode
@@ -127,14 +126,14 @@ def layouts(request: PlanRequest) -> tuple[Layout, ...]:
     widths = [w for w in WIDTHS if w <= most and _divides(request.shape, w)]
     has_experts = bool(request.shape.parts.experts)
     has_tp_experts = not (request.shape.is_gpt_oss and request.gpu.is_hopper)
-    found = []
+    possible = []
     for width in widths:
         if width == 1 or not has_experts or has_tp_experts:
-            found.append(Layout(gpus=width))
+            possible.append(Layout(gpus=width))
         if width > 1 and has_experts:
-            found.append(Layout(gpus=width, ep=width))
-            found.append(Layout(gpus=width, ep=width, attention_dp=True))
-    return tuple(found)
+            possible.append(Layout(gpus=width, ep=width))
+            possible.append(Layout(gpus=width, ep=width, attention_dp=True))
+    return tuple(possible)
 
 
 def _divides(shape: ModelShape, width: int) -> bool:
@@ -149,7 +148,8 @@ def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidat
 
 
 def _routers(request: PlanRequest) -> tuple[str, ...]:
-    """Without shared prefixes only the KV router, which balances the load as well as the other."""
+    """Router modes to consider; without shared prefixes only the KV router, which balances the load
+    as well as the other."""
     return ("kv", "round-robin") if request.shares_prefixes else ("kv",)
 
 

@@ -13,12 +13,12 @@ from textwrap import wrap
 from penstock.errors import Problem, UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
-from penstock.hardware.unsupported import gpu_fix
+from penstock.hardware.gpus import gpu_fix
 from penstock.models.find import find_model
-from penstock.nearest import nearest
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
+from penstock.text.names import nearest
 
 MODELS = ("openai/gpt-oss-120b", "openai/gpt-oss-20b")
 GPU_NAMES = tuple(name for name in GPUS if name != "rtx-pro-6000")  # those of `hardware.gpu`
@@ -116,8 +116,8 @@ def _gpu_count(number: int) -> str:
 def find_model_id(text: str) -> str:
     """The id of a known model. UsageError for another one."""
     by_name = {name.rpartition("/")[2]: name for name in MODELS} | {name: name for name in MODELS}
-    if found := by_name.get(text.lower()):
-        return found
+    if size := by_name.get(text.lower()):
+        return size
     near = nearest(text, by_name)
     fix = f"Did you mean {near}? " if near else ""
     fix += f"Known: {', '.join(MODELS)}. For others, use `penstock plan` or write the graph by hand"
@@ -126,9 +126,9 @@ def find_model_id(text: str) -> str:
 
 def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    found = find_gpu(text)
-    if found is not None and found.name in GPU_NAMES:
-        return found
+    gpu = find_gpu(text)
+    if gpu is not None and gpu.name in GPU_NAMES:
+        return gpu
     message, fix = gpu_fix(text, GPU_NAMES)
     raise UsageError(Problem(place="--gpu", message=message, fix=fix))
 
@@ -178,7 +178,7 @@ def _candidate(
 def _smaller(
     request: PlanRequest, traffic: Traffic, least: int, concurrency: int | None
 ) -> Candidate | None:
-    """With the same kinds of workers, of which so few that a rolling update has free GPUs.
+    """The candidate with the same kinds of workers, but so few that a rolling update has free GPUs.
 
     None if a pool would have one replica, whose end interrupts the service.
     """
@@ -255,20 +255,20 @@ _LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
 
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:
-    """With no more workers than the requests keep busy, and the batch of a decode or aggregated
-    worker reduced to `HEADROOM` times its share of them; never raised."""
+    """The candidate with no more workers than the requests keep busy, and the batch of a decode or
+    aggregated worker reduced to `HEADROOM` times its share of them; never raised."""
     pool = _enough(candidate.worker, concurrency)
     share = HEADROOM * concurrency / (pool.replicas * pool.layout.ranks)
     batch = SMALLEST_BATCH
     while batch < share:
         batch *= 2
-    prefill = tuple(_enough(one, concurrency) for one in candidate.prefill)
+    prefill = tuple(_enough(pool, concurrency) for pool in candidate.prefill)
     worker = replace(pool, batch=min(batch, pool.batch))
     return replace(candidate, prefill=prefill, worker=worker)
 
 
 def _enough(pool: PoolCandidate, concurrency: int) -> PoolCandidate:
-    """Without the replicas that would have fewer than `SMALLEST_BATCH` requests each."""
+    """The pool without the replicas that would have fewer than `SMALLEST_BATCH` requests each."""
     most = -(-concurrency // (SMALLEST_BATCH * pool.layout.ranks))
     return replace(pool, replicas=min(pool.replicas, most))
 

@@ -44,8 +44,8 @@ class Steps:
         return _between(self.decode, running)
 
     def corrected(self, factors: Factors) -> Steps:
-        """With the factors of a calibration. A mixed step takes the time of its prefill plus that
-        of its decode."""
+        """The times corrected by the factors of a calibration. A mixed step takes the time of its
+        prefill plus that of its decode."""
         speed, slower = factors.prefill_speed, factors.step_time
 
         def prefill(times: Mapping[int, float]) -> dict[int, float]:
@@ -172,8 +172,8 @@ class _Query:
 
     def _shares(self, alone: Mapping[int, float], full: Sequence[float]) -> dict[int, float]:
         counts = [prompts_per_step(self._traffic.fresh, step) for step in STEPS]
-        some = zip(STEPS, full, counts, strict=True)
-        return {step: ms / count if count > 1 else alone[step] for step, ms, count in some}
+        rows = zip(STEPS, full, counts, strict=True)
+        return {step: ms / count if count > 1 else alone[step] for step, ms, count in rows}
 
 
 def prompts_per_step(fresh: int, step: int) -> int:

@@ -16,7 +16,7 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes to the standard error
     models: list[Any] = []  # measurements are freed with the last model that uses them
-    times = [_times(one["config"], one["steps"], models) for one in json.load(sys.stdin)]
+    times = [_times(query["config"], query["steps"], models) for query in json.load(sys.stdin)]
     print(json.dumps(times), file=output)
 
 

@@ -23,7 +23,7 @@ class Traffic:
     concurrency: int | None  # replaces `rate` for closed-loop clients
 
     def scaled(self, scale: float) -> Traffic:
-        """With ``scale`` times the rate or the concurrency."""
+        """The traffic with ``scale`` times the rate or the concurrency."""
         concurrency = None
         if self.concurrency is not None:
             concurrency = max(1, round(self.concurrency * scale))

@@ -1,4 +1,4 @@
-"""Replays of candidates within a budget, each run once."""
+"""Replays of candidates within a budget, each run once, and their order under an objective."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
+from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
 from penstock.plan.traffic import SEEDS
-from penstock.significant import significant
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row, Study
+from penstock.text.numbers import significant
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 from penstock.workload.load import LoadedWorkload
 
@@ -25,6 +26,9 @@ FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for fur
 FINALISTS = 2
 FINAL_REPLAYS = 12  # a second seed for the semifinalists, a third for the finalists, three times
 T = TypeVar("T")
+TIE = 0.03  # within this, the less complex candidate wins
+EQUAL = 0.01  # within this, scores are equal: the KV router's random ties make such a difference
+SCALE_STEP = 1.05  # scales of the search for throughput are powers of it
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Infinite without a limit."""
+        """The seconds that are left; infinite without a limit."""
         return inf if self.limit_s is None else max(0.0, self.limit_s - self.spent_s)
 
 
@@ -82,12 +86,12 @@ class Trial:
         return self._median("request_rate")
 
     def _median(self, name: str) -> float:
-        found = dict(spreads(self.row.metrics)).get(name)
-        return found.median if found else 0.0
+        spread = dict(spreads(self.row.metrics)).get(name)
+        return spread.median if spread else 0.0
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Of the complete graph, then after each loss that was replayed."""
+        """The row of the complete graph, then those after each loss that was replayed."""
         return self.row, *self.losses.values()
 
     @property
@@ -117,10 +121,10 @@ class Trials:
     _reserved: int = 0
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
-    @property
-    def free(self) -> int:
-        """Replays that are left and not reserved; 0 if no time is left."""
-        return 0 if self._is_late() else max(0, self.left - self._reserved)
+    def check_budget(self) -> int:
+        """How many replays may start now: those that are left and not reserved; 0 if no time is
+        left, which also marks the search as cut short."""
+        return 0 if self._stops_late() else self._unreserved
 
     @property
     def seeds(self) -> int:
@@ -130,18 +134,28 @@ class Trials:
     @property
     def final_replays(self) -> int:
         """What a search keeps for further seeds of the best candidates."""
-        return 0 if self.is_costly else min(FINAL_REPLAYS, self.free // 2)
+        if self.is_costly or self._is_late:
+            return 0
+        return min(FINAL_REPLAYS, self._unreserved // 2)
 
+    @property
+    def _unreserved(self) -> int:
+        return max(0, self.left - self._reserved)
+
+    @property
     def _is_late(self) -> bool:
-        """Is called before each trial, so a late search has left trials out: it records that."""
         share = self.share * FIRST_SHARE if self._reserved else self.share
-        is_late = self.deadline.is_over(share)
-        self.is_cut_short |= is_late
-        return is_late
+        return self.deadline.is_over(share)
 
-    def _is_over(self) -> bool:
+    def _stops_late(self) -> bool:
+        """Whether no time is left. Call it before a trial: if it returns True, this trial is left
+        out, so it marks the search as cut short."""
+        self.is_cut_short |= self._is_late
+        return self._is_late
+
+    def _stops(self) -> bool:
         """Whether the time has passed, or the command was interrupted."""
-        return self._is_late() or self.study.replays.is_over
+        return self._stops_late() or self.study.replays.is_over
 
     @contextlib.contextmanager
     def reserving(self, replays: int) -> Iterator[None]:
@@ -161,17 +175,18 @@ class Trials:
         finally:
             self.left = left
 
-    def one(self, spec: TrialSpec) -> Trial | None:
+    def trial_of(self, spec: TrialSpec) -> Trial | None:
         trials = self.of([spec])
         return trials[0] if trials else None
 
     def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
-        """In order, without those that cannot be installed or for which no replay is left."""
+        """Runs the specs, and returns their trials in order, without those that cannot be installed
+        or for which no replay is left."""
         states = {
             spec: (spec.candidate, *self.losses_of(spec.candidate).values()) for spec in specs
         }
-        candidates = list(dict.fromkeys(c for some in states.values() for c in some))
-        installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
+        candidates = list(dict.fromkeys(c for graphs in states.values() for c in graphs))
+        installable = {c for c, _ in self.deployments.of(candidates, self._stops)}
         new: dict[TrialSpec, int] = {}
         for spec in dict.fromkeys(specs):
             is_new = installable.issuperset(states[spec]) and spec not in self._known
@@ -179,7 +194,7 @@ class Trials:
             if not is_new or too_long:
                 continue
             needed = self._needed_replays(spec)
-            if needed <= self.free:
+            if needed <= self.check_budget():
                 self.left -= needed
                 new[spec] = needed
             else:
@@ -203,7 +218,7 @@ class Trials:
         return [self._known[spec] for spec in specs if spec in self._known]
 
     def _needed_replays(self, spec: TrialSpec) -> int:
-        """At most, beyond those that were run with fewer seeds."""
+        """The most replays that it needs, beyond those that were run with fewer seeds."""
         run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
         return (spec.seeds - max(run, default=0)) * (1 + len(self.losses_of(spec.candidate)))
 
@@ -217,18 +232,18 @@ class Trials:
         traffic must meet the SLO, not only the median."""
         rows = (row, *losses.values())
         meets_slo = all(
-            one.is_served and self.meets_slo(one) and _least_goodput(one) >= self.study.attain
-            for one in rows
+            row.is_served and self.meets_slo(row) and _least_goodput(row) >= self.study.attain
+            for row in rows
         )
         trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
-        self.replays += sum(len(one.metrics) for one in rows)
+        self.replays += sum(len(row.metrics) for row in rows)
         self._known[TrialSpec(short.candidate, scale=row.scale, seeds=self.seeds)] = trial
         self.measured.append(trial)
         return trial
 
     @property
     def known(self) -> list[Trial]:
-        """Of each candidate and scale the trial with the most seeds, in the order of the first."""
+        """For each candidate and scale the trial with the most seeds, in the order of the first."""
         return [self._known[spec] for spec in self._surest()]
 
     @property
@@ -242,15 +257,15 @@ class Trials:
         surest: dict[TrialSpec, TrialSpec] = {}
         for spec in self._known:
             first = replace(spec, seeds=1)
-            surest[first] = max(surest.get(first, spec), spec, key=lambda one: one.seeds)
+            surest[first] = max(surest.get(first, spec), spec, key=lambda s: s.seeds)
         return list(surest.values())
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
-        """None if the time ended while it waited for other trials."""
-        return None if self._is_late() else self._run(spec)
+        """Runs the spec; None if the time ended while it waited for other trials."""
+        return None if self._stops_late() else self._run(spec)
 
     def losses_of(self, candidate: Candidate) -> Mapping[str, Candidate]:
-        """With `--n-minus-one`, what is left after the loss of a worker."""
+        """What is left, with `--n-minus-one`, after the loss of a worker."""
         return candidate.losses if self.deployments.request.survives_loss else {}
 
     def with_all_seeds(self, trial: Trial) -> Trial:
@@ -259,7 +274,7 @@ class Trials:
         spec = TrialSpec(trial.candidate, scale=trial.row.scale, seeds=self.seeds)
         rows = {"": trial.row, **trial.losses} if spec in self._known else {}
         for name, left in {"": trial.candidate, **self.losses_of(trial.candidate)}.items():
-            if self._is_late():
+            if self._stops_late():
                 return trial
             if name not in rows:
                 rows[name] = self._row(replace(spec, candidate=left))
@@ -286,12 +301,13 @@ class Trials:
         return replace(row, scale=spec.scale)
 
     def meets_slo(self, row: Row) -> bool:
-        """With `--confidence`, also at the upper end of the intervals."""
+        """Whether the row meets the SLO; with `--confidence`, also at the upper end of the
+        intervals."""
         return meets_slo(row, self.deployments.request, self.study.attain)
 
 
 def _least_goodput(row: Row) -> float:
-    return min(one.goodput or 0.0 for one in row.metrics)
+    return min(seed.goodput or 0.0 for seed in row.metrics)
 
 
 def joined(
@@ -299,8 +315,8 @@ def joined(
 ) -> Trials:
     """The trials of several searches, and what is left of ``budget`` for more."""
     first = searches[0]
-    known = {spec: trial for one in searches for spec, trial in one._known.items()}
-    used = sum(one.replays for one in searches)
+    known = {spec: trial for search in searches for spec, trial in search._known.items()}
+    used = sum(search.replays for search in searches)
     left = max(0, budget - used)
     both = Trials(
         first.study,
@@ -320,3 +336,42 @@ def joined(
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
+
+
+Score = Callable[[Trial], tuple[float, ...]]
+
+
+def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
+    """The least complex of those that tie with the best, and of several such the best."""
+    score = score_of(objective)
+    near = _near(finalists, score, TIE)
+    least = min(trial.candidate.complexity for trial in near)
+    return in_order([trial for trial in near if trial.candidate.complexity == least], score)[0]
+
+
+def in_order(trials: Sequence[Trial], score: Score) -> list[Trial]:
+    """Best first. Equal ones are ordered by complexity, as their scores differ randomly."""
+    left, order = list(trials), []
+    while left:
+        order.append(min(_near(left, score, EQUAL), key=lambda t: t.candidate.order))
+        left.remove(order[-1])
+    return order
+
+
+def _near(trials: Sequence[Trial], score: Score, band: float) -> list[Trial]:
+    """Trials whose score equals the best, except for the last number, which is within ``band``."""
+    best = max(map(score, trials))
+
+    def is_near(value: tuple[float, ...]) -> bool:
+        return value[:-1] == best[:-1] and value[-1] >= best[-1] * (1 - band)
+
+    return [trial for trial in trials if is_near(score(trial))]
+
+
+def score_of(objective: Objective) -> Score:
+    """Higher is better; the first number counts first."""
+    if objective is Objective.COST:
+        return lambda trial: (-float(trial.candidate.gpus), trial.user_rate)
+    if objective is Objective.THROUGHPUT:
+        return lambda trial: (trial.row.scale, trial.user_rate)
+    return lambda trial: (trial.user_rate,)

@@ -44,13 +44,13 @@ def _digests(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
                 yield path, hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _versions(others: Mapping[str, str]) -> Iterator[str]:
+def _versions(programs: Mapping[str, str]) -> Iterator[str]:
     for name in PACKAGES:
         try:
             yield f"{name} {version(name)}"
         except PackageNotFoundError:
             continue
-    yield from (f"{name} {number}" for name, number in others.items())
+    yield from (f"{name} {number}" for name, number in programs.items())
     yield f"Python {platform.python_version()}"
 
 
@@ -66,8 +66,8 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         return platform.machine()
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return " ".join(found[1].split()) if found else platform.machine()
+    model_name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return " ".join(model_name[1].split()) if model_name else platform.machine()
 
 
 def _system() -> str:
@@ -82,5 +82,7 @@ def installed(python: Path, *packages: str) -> dict[str, str]:
     """The versions of packages in the environment of ``python``; those that it lacks are left
     out."""
     folders = [str(path) for path in python.parent.parent.glob("lib/python3*/site-packages")]
-    found = {one.metadata["Name"]: one.version for one in distributions(path=folders)}
-    return {name: found[name] for name in packages if name in found}
+    versions = {
+        package.metadata["Name"]: package.version for package in distributions(path=folders)
+    }
+    return {name: versions[name] for name in packages if name in versions}

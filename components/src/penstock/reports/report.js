@@ -11,30 +11,48 @@
   const draw = (plot) => {
     if (plot.dataset.drawn || !isShown(plot)) return;
     plot.dataset.drawn = "yes";
-    const { data, layout } = charts[Number(plot.dataset.chart)];
+    const { data, layout, group } = charts[Number(plot.dataset.chart)];
     Plotly.newPlot(plot, data, layout, config);
+    if (group) plot.on("plotly_relayout", (change) => follow(plot, group, change));
+  };
+  // A range of time that is selected in one chart is that of all charts of its group.
+  let isFollowing = false;
+  const follow = (source, group, change) => {
+    const isAll = change["xaxis.autorange"];
+    if (isFollowing || !(isAll || "xaxis.range[0]" in change)) return;
+    const range = isAll
+      ? { "xaxis.autorange": true }
+      : { "xaxis.range": [change["xaxis.range[0]"], change["xaxis.range[1]"]] };
+    isFollowing = true;
+    const members = plots.filter(
+      (plot) =>
+        plot !== source && plot.dataset.drawn && charts[Number(plot.dataset.chart)].group === group,
+    );
+    Promise.all(members.map((plot) => Plotly.relayout(plot, range))).finally(() => {
+      isFollowing = false;
+    });
   };
   plots.forEach(draw);
-  for (const one of document.querySelectorAll("details")) {
-    one.addEventListener("toggle", () => one.querySelectorAll(".plot").forEach(draw));
+  for (const details of document.querySelectorAll("details")) {
+    details.addEventListener("toggle", () => details.querySelectorAll(".plot").forEach(draw));
   }
   // A printed page is narrower than the window, and shows all charts.
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
-    closed.forEach((one) => (one.open = true));
+    closed.forEach((details) => (details.open = true));
     plots.forEach(draw);
     for (const plot of plots) {
       // Two rows of charts fit a page, and a chart with many rows fits one page.
-      const own = parseInt(plot.dataset.height);
-      const height = own <= 360 ? 280 : own <= 440 ? 330 : Math.min(own, 620);
-      const size = own > height && own > 440 ? { "yaxis.tickfont.size": 9 } : {};
+      const full = parseInt(plot.dataset.height);
+      const height = full <= 360 ? 280 : full <= 440 ? 330 : Math.min(full, 620);
+      const size = full > height && full > 440 ? { "yaxis.tickfont.size": 9 } : {};
       plot.style.height = `${height}px`;
       Plotly.relayout(plot, { width: 444, height, autosize: false, ...size });
     }
   });
   addEventListener("afterprint", () => {
-    closed.forEach((one) => (one.open = false));
+    closed.forEach((details) => (details.open = false));
     for (const plot of plots) {
       plot.style.height = `${plot.dataset.height}px`;
       const size = { width: null, height: null, "yaxis.tickfont.size": null };

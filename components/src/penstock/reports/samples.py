@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from math import ceil, floor, log10
 
 POINTS = 400  # of a line
@@ -23,8 +22,10 @@ def quantiles(ordered: Sequence[float], most: int = POINTS) -> tuple[list[float]
     # Evenly, and every one of the highest: the tail is what an SLO is about.
     ranks = {ceil(n * count / (most - 20)) for n in range(1, most - 19)}
     ranks |= set(range(count - 19, count + 1))
-    shown = sorted(ranks)
-    return [ordered[0], *(ordered[r - 1] for r in shown)], [0.0, *(r / count for r in shown)]
+    return [ordered[0], *(ordered[rank - 1] for rank in sorted(ranks))], [
+        0.0,
+        *(rank / count for rank in sorted(ranks)),
+    ]
 
 
 def bin_width(seconds: float, bins: int = BINS) -> float:
@@ -38,21 +39,7 @@ def binned(
     times: Sequence[float], values: Sequence[float], width: float, bins: int
 ) -> list[list[float]]:
     """The values of each bin. ``times``: in seconds from 0; later ones are in the last bin."""
-    found: list[list[float]] = [[] for _ in range(bins)]
+    in_bins: list[list[float]] = [[] for _ in range(bins)]
     for time, value in zip(times, values, strict=True):
-        found[min(max(int(time / width), 0), bins - 1)].append(value)
-    return found
-
-
-def at_once(begins: Sequence[float], ends: Sequence[float]) -> tuple[list[float], list[int]]:
-    """Times, and how many intervals are open from then on; thinned to `POINTS` maxima."""
-    changes: dict[float, int] = {}
-    for begin in begins:
-        changes[begin] = changes.get(begin, 0) + 1
-    for end in ends:
-        changes[end] = changes.get(end, 0) - 1
-    times = sorted(changes)
-    counts = list(accumulate(changes[time] for time in times))
-    size = max(1, ceil(len(times) / POINTS))
-    starts = range(0, len(times), size)
-    return [times[n] for n in starts], [max(counts[n : n + size]) for n in starts]
+        in_bins[min(max(int(time / width), 0), bins - 1)].append(value)
+    return in_bins

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Pod
 from penstock.manifests.roles import configured_role
 from penstock.models import ModelFacts, ModelShape, find_facts
-from penstock.serving.worker import WORKERS, Worker
+from penstock.serving.worker import WORKERS, Worker, first_by_component
+from penstock.text.values import as_mapping
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
@@ -69,8 +69,7 @@ class ServingDeployment:
     @property
     def spec(self) -> Mapping[str, Any]:
         """The spec of the DynamoGraphDeployment; empty if it is not a mapping."""
-        value = self.root["spec"].value
-        return as_mapping(value)
+        return as_mapping(self.root["spec"].value)
 
     def annotations(self, component: str = "") -> Mapping[str, Any]:
         """Annotations of the deployment, or of one component's pods."""
@@ -85,7 +84,7 @@ class ServingDeployment:
 
     @property
     def api_version(self) -> str:
-        """Such as nvidia.com/v1beta1."""
+        """The API version of the manifest, such as nvidia.com/v1beta1."""
         return self.dgd.api_version
 
     @property
@@ -139,11 +138,8 @@ class ServingDeployment:
     @cached_property
     def one_worker_per_component(self) -> tuple[Worker, ...]:
         """The first worker of each component that runs an engine."""
-        first: dict[str, Worker] = {}
-        for worker in self.workers:
-            if worker.engine is not Engine.MOCKER:
-                first.setdefault(worker.name, worker)
-        return tuple(first.values())
+        engines = (worker for worker in self.workers if worker.engine is not Engine.MOCKER)
+        return tuple(first_by_component(engines).values())
 
     def pool(self, *roles: Role) -> tuple[Worker, ...]:
         """The workers with one of the roles: prefill, decode, worker."""
@@ -165,11 +161,9 @@ class ServingDeployment:
     @cached_property
     def pairs(self) -> tuple[tuple[Worker, Worker], ...]:
         """(prefill, decode) workers whose settings must agree: the first of each component."""
-        first: dict[str, Worker] = {}
-        for worker in self.workers:
-            first.setdefault(worker.name, worker)
-        prefill = [w for w in first.values() if w.role is Role.PREFILL]
-        decode = [w for w in first.values() if w.role is Role.DECODE]
+        first = first_by_component(self.workers).values()
+        prefill = [worker for worker in first if worker.role is Role.PREFILL]
+        decode = [worker for worker in first if worker.role is Role.DECODE]
         return tuple((p, d) for p in prefill for d in decode if p.engine is d.engine)
 
     @cached_property
@@ -185,31 +179,31 @@ class ServingDeployment:
     def router_setting(self, flag: str, variable: str) -> Setting | None:
         """The setting of the first frontend's router, by flag or variable; None if unset."""
         for component, launch, flags in self.frontends:
-            for given in reversed(flags):
-                if given.flag is not None and flag in given.flag.spellings:
-                    return Setting(given.value, Location(component.name, "args", (given.spelling,)))
+            for use in reversed(flags):
+                if use.flag is not None and flag in use.flag.spellings:
+                    return Setting(use.value, Location(component.name, "args", (use.spelling,)))
             if (text := launch.env.get(variable)) is not None:
                 return Setting(text, Location(component.name, "env", (variable,)))
         return None
 
     @cached_property
     def router_mode(self) -> str:
-        """Of the first frontend: round-robin, random, kv, direct, …"""
-        found = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
-        return str(found.value) if found else "round-robin"
+        """The mode of the first frontend's router: round-robin, random, kv, direct, …"""
+        setting = self.router_setting("--router-mode", "DYN_ROUTER_MODE")
+        return str(setting.value) if setting else "round-robin"
 
     @cached_property
     def follows_kv_events(self) -> bool:
         """Whether the router uses the workers' KV events."""
         if self.router_mode != "kv":
             return False
-        found = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
-        return found is None or str(found.value).lower() not in ("false", "0", "no")
+        setting = self.router_setting("--router-kv-events", "DYN_ROUTER_USE_KV_EVENTS")
+        return setting is None or str(setting.value).lower() not in ("false", "0", "no")
 
     def longest_prompt(self, worker: Worker) -> int | None:
         """Tokens of the longest prompt the worker must take: its context length or the model's."""
-        own = worker.count("context_length")
-        return own or (self.model.positions if self.model else None) or None
+        configured = worker.count("context_length")
+        return configured or (self.model.positions if self.model else 0) or None
 
 
 def _starts_as_prefill(worker: Worker) -> bool:

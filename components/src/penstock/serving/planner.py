@@ -13,11 +13,43 @@ from typing import Any
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.flags import flag_value
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.planner_history import ADDED, CHECKED, REMOVED
 from penstock.strict_yaml.loader import load_json
+from penstock.text.names import nearest
 
+# The fields of PlannerConfig by the first release that has them. From planner_config.py in the
+# wheels of ai-dynamo 1.0.2 to 1.7.0.dev20261026, as are the next two tables.
+_ADDED = {
+    "1.1": "fpm_sample_bucket_size live_dashboard_port max_num_fpm_samples optimization_target "
+    "report_interval_hours report_output_dir",
+    "1.2": "advisory aic_interpolation itl_ms load_adjustment_interval_seconds min_gpu_budget "
+    "report_filename throughput_adjustment_interval_seconds ttft_ms",
+    "1.3": "aic_perf_model decode_scale_down_kv_rate decode_scale_up_kv_rate "
+    "metric_pulling_prometheus_ca_bundle metric_pulling_prometheus_extra_query_params "
+    "metric_pulling_prometheus_ssl_verify metric_pulling_prometheus_token "
+    "metric_pulling_prometheus_token_file plugin_registration prefill_scale_down_queue_tokens "
+    "prefill_scale_up_queue_tokens report_write_gzip_log scheduling speculative_nextn",
+    "1.5": "control_api_port decode_min_endpoint enable_power_awareness "
+    "metric_pulling_prometheus_request_timeout_seconds prefill_min_endpoint total_gpu_power_limit",
+    "1.6": "ais_perf_model max_throughput_scaling_replicas",
+    "1.7": "batch_scheduling enable_runtime_reconfiguration runtime_warmup_trace_dir",
+}
+# The first release that ignores a field.
+REMOVED = {
+    "load_learning_window": "1.1",
+    "load_router_metrics_url": "1.1",
+    "no_correction": "1.1",
+    "no_operation": "1.2",
+    "load_metric_samples": "1.3",
+    "aic_perf_model": "1.6",
+}
+# The first release that restricts the values of a field, if not the first that has it.
+_CHECKED = {
+    "1.3": "load_adjustment_interval_seconds",
+    "1.5": "min_endpoint",
+    "1.6": "fpm_sample_bucket_size load_predictor load_scaling_down_sensitivity "
+    "max_num_fpm_samples prophet_window_size",
+}
 DEFAULT_BUDGET = 8  # max_gpu_budget of PlannerConfig, 1.6.1
 TYPES: Mapping[str, tuple[type, ...]] = {
     "boolean": (bool,),
@@ -28,6 +60,15 @@ TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 LATENCIES = ("ttft_ms", "itl_ms")
+
+
+def _by_field(releases: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: release for release, names in releases.items() for name in names.split()}
+
+
+# Each field with the first release that has it, and with the first one that restricts its values.
+ADDED = _by_field(_ADDED)
+CHECKED = {**ADDED, **_by_field(_CHECKED)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +89,10 @@ class ConfigProblem:
 def fields() -> Mapping[str, Mapping[str, Any]]:
     """The fields of PlannerConfig by each of their spellings."""
     path = files("penstock.engines.data").joinpath("planner_config.json")
-    found = json.loads(path.read_text("utf-8"))["fields"]
+    table = json.loads(path.read_text("utf-8"))["fields"]
     return {
         spelling: {**field, "name": name}
-        for name, field in found.items()
+        for name, field in table.items()
         for spelling in {name, *field.get("spellings", ())}
     }
 
@@ -95,29 +136,31 @@ def invalid_fields(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
 
 
 def _invalid_values(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    for key, given in config.items():
-        if key in fields() and (accepted := _accepted(fields()[key], given)):
+    for key, configured in config.items():
+        if key in fields() and (accepted := _accepted(fields()[key], configured)):
             yield ConfigProblem(
-                message=f"{key} is {json.dumps(given)}, but PlannerConfig accepts {accepted}",
+                message=f"{key} is {json.dumps(configured)}, but PlannerConfig accepts {accepted}",
                 fix=f"Set `{key}` to {accepted}.",
                 releases=f">={CHECKED[key]}" if key in CHECKED else "",
             )
 
 
-def _accepted(field: Mapping[str, Any], given: Any) -> str:
+def _accepted(field: Mapping[str, Any], configured: Any) -> str:
     """The values that the field accepts, if ``given`` is not one of them; else empty."""
     types = {kind for name in field["types"] for kind in TYPES[name]}
-    if not isinstance(given, tuple(types)) or (isinstance(given, bool) and bool not in types):
+    if not isinstance(configured, tuple(types)) or (
+        isinstance(configured, bool) and bool not in types
+    ):
         return f"a value of type {' or '.join(field['types'])}"
-    if given is None or isinstance(given, bool):
+    if configured is None or isinstance(configured, bool):
         return ""
-    if "enum" in field and given not in field["enum"]:
+    if "enum" in field and configured not in field["enum"]:
         return f"one of {', '.join(field['enum'])}"
-    if "minimum" in field and given < field["minimum"]:
+    if "minimum" in field and configured < field["minimum"]:
         return f"a number of at least {field['minimum']}"
-    if "exclusiveMinimum" in field and given <= field["exclusiveMinimum"]:
+    if "exclusiveMinimum" in field and configured <= field["exclusiveMinimum"]:
         return f"a number above {field['exclusiveMinimum']}"
-    if "maximum" in field and given > field["maximum"]:
+    if "maximum" in field and configured > field["maximum"]:
         return f"a number of at most {field['maximum']}"
     return ""
 
@@ -187,10 +230,16 @@ def _thresholds(config: Mapping[str, Any]) -> Iterator[ConfigProblem]:
             yield _problem(message, f"Set `{high}` above {down}.")
 
 
+def given_key(config: Mapping[str, Any], name: str) -> str | None:
+    """The spelling of a field in the configuration, such as `ttft` for ttft_ms; None if unset."""
+    spellings = [key for key in config if fields().get(key, {}).get("name") == name]
+    return spellings[-1] if spellings else None
+
+
 def value_of(config: Mapping[str, Any], name: str, default: Any) -> Any:
     """The value of a field by any of its spellings."""
-    found = [given for key, given in config.items() if fields().get(key, {}).get("name") == name]
-    return found[-1] if found else default
+    key = given_key(config, name)
+    return default if key is None else config[key]
 
 
 def small_budget(deployment: ServingDeployment, config: Mapping[str, Any]) -> ConfigProblem | None:
@@ -225,6 +274,6 @@ def planned_pools(deployment: ServingDeployment, config: Mapping[str, Any]) -> l
 def minimum_endpoints(component: Component, config: Mapping[str, Any]) -> int:
     """The number of replicas below which the planner does not scale the component."""
     role = {Role.PREFILL: "prefill_", Role.DECODE: "decode_"}.get(component.role, "")
-    own = value_of(config, f"{role}min_endpoint", None)
-    least = value_of(config, "min_endpoint", 1) if own is None else own
+    minimum = value_of(config, f"{role}min_endpoint", None)
+    least = value_of(config, "min_endpoint", 1) if minimum is None else minimum
     return least if isinstance(least, int) else 0

@@ -1,8 +1,11 @@
-"""Build a `ServingDeployment` from a source and the model files on this machine."""
+"""Build a `ServingDeployment` from a source and the model files on this machine.
+
+The GPU may also follow from the node labels that pods require.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +15,46 @@ from packaging.version import Version
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
 from penstock.manifests.deployment import Component, Deployment
+from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
 from penstock.models import ModelFacts, ModelShape, find_facts, find_model, folder_of_model
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import DEPLOYED_OPERATOR, ServingDeployment
-from penstock.serving.node_labels import node_labels
 from penstock.serving.worker import WORKERS
 
 if TYPE_CHECKING:
     from penstock.graph.model import Graph
 
 PRODUCT_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator")
+
+
+def node_labels(pod: Pod, names: Sequence[str]) -> Iterator[str]:
+    """The values of these labels that a node may have to get the pod."""
+    return (value for name, value in all_node_labels(pod) if name in names)
+
+
+def all_node_labels(pod: Pod) -> Iterator[tuple[str, str]]:
+    """Each label that a node may have to get the pod, with its value."""
+    selector = pod.spec.get("nodeSelector")
+    if isinstance(selector, dict):
+        yield from ((str(name), str(value)) for name, value in selector.items())
+    yield from _affinity(pod.spec.get("affinity"))
+
+
+def _affinity(value: object) -> Iterator[tuple[str, str]]:
+    """The labels and values of all match expressions in an affinity."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _affinity(item)
+    elif isinstance(value, dict):
+        if value.get("operator") == "In":
+            values = value.get("values")
+            for label in values if isinstance(values, list) else ():
+                yield str(value.get("key")), str(label)
+        for item in value.values():
+            yield from _affinity(item)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +102,8 @@ def _gpu_of(manifest: Manifest) -> Gpu | None:
     products = (
         product for pod in manifest.pods.values() for product in node_labels(pod, PRODUCT_LABELS)
     )
-    found = {gpu.name: gpu for name in products if (gpu := gpu_of_product(name)) is not None}
-    return next(iter(found.values())) if len(found) == 1 else None
+    gpus = {gpu.name: gpu for name in products if (gpu := gpu_of_product(name)) is not None}
+    return next(iter(gpus.values())) if len(gpus) == 1 else None
 
 
 def _model(
@@ -121,6 +151,6 @@ def _model_name(deployment: Deployment) -> str | None:
 def _named_by(component: Component) -> str | None:
     for launch in component.launches:
         settings = read_settings(component, launch)
-        if found := settings.common("model"):
-            return str(found.value)
+        if setting := settings.common("model"):
+            return str(setting.value)
     return None

@@ -1,4 +1,7 @@
-"""The versions of Dynamo and of the engine in a pod, from runtimeVersionOverride or the image."""
+"""The versions of Dynamo and of the engine in a pod, from runtimeVersionOverride or the image.
+
+Without a version, the modules and flags decide which releases a deployment may be written for.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from packaging.version import InvalidVersion, Version
 
+from penstock.engines.flag_history import has_history, presence, releases_of
+from penstock.engines.flags import flag_table
 from penstock.engines.releases import NEWEST, OLDEST, RELEASES, Release, following
 from penstock.manifests.deployment import Engine
 from penstock.manifests.pods import Pod
+from penstock.serving.deployment import ServingDeployment
 
 SEMVER = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)([-+.].*)?$")
 # A suffix that makes another version of it, as in 1.5.0-kimi-k3-dev.1 and 1.7.0.dev20261026.
@@ -68,11 +74,11 @@ class Software:
 
 def one_of(releases: tuple[str, ...]) -> Software:
     """An image of one of these releases; nothing states which."""
-    found = [RELEASES[name] for name in releases]
+    entries = [RELEASES[name] for name in releases]
     return Software(
-        dynamo=tuple(Version(release.dynamo) for release in found),
+        dynamo=tuple(Version(release.dynamo) for release in entries),
         engines={
-            engine: tuple(Version(getattr(release, engine.value)) for release in found)
+            engine: tuple(Version(getattr(release, engine.value)) for release in entries)
             for engine in _ENGINE_IMAGES
         },
         is_stated=False,
@@ -162,9 +168,9 @@ def is_preview(suffix: str) -> bool:
 
 def _parsed(text: str) -> Version | None:
     """The version at the beginning of a tag, with `.dev` or `.post` but without other suffixes."""
-    found = re.match(r"v?\d+(\.\d+)+(([-.]?rc|\.post|\.dev)\d+)*", text)
+    match = re.match(r"v?\d+(\.\d+)+(([-.]?rc|\.post|\.dev)\d+)*", text)
     try:
-        return Version(found.group()) if found else None
+        return Version(match.group()) if match else None
     except InvalidVersion:
         return None
 
@@ -193,3 +199,23 @@ def tag_of(image: str) -> str | None:
 def shown(version: tuple[int, int]) -> str:
     """`1.6` of (1, 6)."""
     return ".".join(map(str, version))
+
+
+def possible_releases(deployment: ServingDeployment) -> tuple[str, ...]:
+    """The releases that have every module and flag, of those that any release has; oldest first.
+    All releases if no release has them together."""
+    known = list(RELEASES)
+    possible = set(known)
+    for component in deployment.components:
+        for launch in component.launches:
+            module = launch.module or ""
+            if (runs := releases_of(module)) is not None:
+                possible &= set(known[known.index(runs.first) : known.index(runs.last) + 1])
+            table = flag_table(module)
+            if table is None or not has_history(module):
+                continue
+            for flag in table.read(launch.arguments):
+                span = presence(module, flag.spelling.partition(".")[0])
+                if span is not None:
+                    possible &= set(known[known.index(span.first) : known.index(span.last) + 1])
+    return tuple(name for name in known if name in possible) or tuple(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from penstock.engines.flags import GivenFlag
 from penstock.engines.settings import Location, Settings
 from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
-from penstock.positive_int import positive_int
+from penstock.text.values import positive_int
 
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # All-to-all backends that make expert parallelism the tensor parallelism
@@ -32,6 +32,14 @@ DEFAULTS: Mapping[tuple[str, Engine], Any] = {
     ("memory_fraction", Engine.TRTLLM): 0.9,
     ("memory_fraction", Engine.VLLM): 0.92,
 }
+
+
+def first_by_component(workers: Iterable[Worker]) -> dict[str, Worker]:
+    """The first worker of each component, by the component's name."""
+    first: dict[str, Worker] = {}
+    for worker in workers:
+        first.setdefault(worker.name, worker)
+    return first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +85,14 @@ class Worker:
 
     def get(self, key: str) -> Any:
         """The value of a key in the engine's format, None if unset."""
-        found = self.settings.get(key)
-        return found.value if found else None
+        setting = self.settings.get(key)
+        return setting.value if setting else None
 
     def value(self, name: str) -> Any:
         """The value of one of `COMMON_SETTINGS`; if unset, the engine's default if it is known."""
-        found = self.settings.common(name)
-        if found is not None and found.value is not None:
-            return found.value
+        setting = self.settings.common(name)
+        if setting is not None and setting.value is not None:
+            return setting.value
         return DEFAULTS.get((name, self.engine))
 
     def count(self, name: str) -> int | None:
@@ -93,8 +101,8 @@ class Worker:
 
     def config_location(self, key: str) -> Location:
         """Where ``key`` is set; if unset, its place in the engine's file."""
-        found = self.settings.get(key)
-        return found.location if found else Location(self.name, "config", tuple(key.split(".")))
+        setting = self.settings.get(key)
+        return setting.location if setting else Location(self.name, "config", tuple(key.split(".")))
 
     def location(self, what: str, *path: str | int) -> Location:
         """A place of the component: `config`, `args`, `env` or `field`, and the path in it."""
@@ -115,8 +123,8 @@ class Worker:
         """False if its parallelism is not known: computed by its script (`--tp $(nproc)`), or
         invalid."""
         names = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-        found = (self.settings.common(name) for name in names)
-        values = [one.value for one in found if one is not None]
+        settings = (self.settings.common(name) for name in names)
+        values = [setting.value for setting in settings if setting is not None]
         groups = [self.get(key) for key in GROUPS]  # engines read -1 as unset
         return all(value is None or positive_int(value) for value in values) and all(
             value is None or positive_int(value) or value in (0, -1) for value in groups
@@ -189,5 +197,5 @@ class Worker:
 
     def flag(self, *names: str) -> GivenFlag | None:
         """The last flag given of ``names``, in any of its spellings; None if there is none."""
-        found = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
-        return found[-1] if found else None
+        flags = [g for g in self.settings.flags if g.flag and set(names) & set(g.flag.spellings)]
+        return flags[-1] if flags else None

@@ -11,7 +11,7 @@ MOST_TOKENS = 5  # that a step of the replay can draft
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Of speculative decoding."""
+    """How many draft tokens speculative decoding accepts."""
 
     # That draft token 1, 2, … is accepted, given that those before it were.
     rates: Sequence[float]
@@ -31,7 +31,7 @@ class Published:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Up to `MOST_TOKENS` conditional rates."""
+        """At most `MOST_TOKENS` conditional rates."""
         if 1 in self.lengths:
             return rates_of_lengths([self.lengths[n] for n in sorted(self.lengths)][:MOST_TOKENS])
         ((tokens, length),) = self.lengths.items()

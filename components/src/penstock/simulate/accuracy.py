@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import mean, median
 
-from penstock.significant import significant
 from penstock.simulate.calibration import group_of
 from penstock.simulate.interval import (
     COVERAGE,
@@ -21,6 +20,7 @@ from penstock.simulate.metrics import spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
+from penstock.text.numbers import significant
 
 # Of each metric of `interval`: the metric of the row, its name and its unit.
 METRICS = {
@@ -33,30 +33,30 @@ WIDEST = 3.0  # a wider interval, as a factor, says nothing about the figure
 
 def accuracy_line(row: Row) -> str:
     """`90% interval: ITL p50 6.8 to 8.1 ms (12 measured points of gpt-oss-120b, vllm, h100)`."""
-    found = row_intervals(row)
-    if not found:
+    intervals = row_intervals(row)
+    if not intervals:
         return no_points(row.replayable)
     values = dict(spreads(row.metrics))
     texts = [
-        _text(what, unit, values[name].median, found[metric])
+        _text(what, unit, values[name].median, intervals[metric])
         for metric, (name, what, unit) in METRICS.items()
-        if metric in found and name in values
+        if metric in intervals and name in values
     ]
-    points = max(one.points for one in found.values())
+    points = max(entry.points for entry in intervals.values())
     where = ", ".join(_group(row.replayable))
     return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points} measured points of {where})"
 
 
-def span(predicted: float, found: Interval) -> str:
+def span(predicted: float, interval: Interval) -> str:
     """`6.8 to 8.1`, or `not known` if it is wider than WIDEST."""
-    if found.high > WIDEST * found.low:
+    if interval.high > WIDEST * interval.low:
         return "not known"
-    return f"{significant(predicted * found.low)} to {significant(predicted * found.high)}"
+    return f"{significant(predicted * interval.low)} to {significant(predicted * interval.high)}"
 
 
-def _text(name: str, unit: str, predicted: float, found: Interval) -> str:
-    text = span(predicted, found)
-    is_known = found.high <= WIDEST * found.low
+def _text(name: str, unit: str, predicted: float, interval: Interval) -> str:
+    text = span(predicted, interval)
+    is_known = interval.high <= WIDEST * interval.low
     return f"{name} {text} {unit}".strip() if is_known else f"{name or unit} {text}"
 
 
@@ -96,26 +96,26 @@ def _never_measured(deployment: Replayable) -> str:
 
 
 def row_intervals(row: Row, coverage: float = COVERAGE) -> Mapping[str, Interval]:
-    """Of each metric with enough measured points."""
+    """The interval of each metric with enough measured points."""
     conditions = conditions_of(row)
     if conditions is None:
         return {}
     points = measured_points()
     # Otherwise the rate is that of the arrivals.
     metrics = [metric for metric in METRICS if metric != "rate" or row.is_closed_loop]
-    found = {metric: interval(conditions, metric, points, coverage) for metric in metrics}
-    return {metric: one for metric, one in found.items() if one is not None}
+    intervals = {metric: interval(conditions, metric, points, coverage) for metric in metrics}
+    return {metric: entry for metric, entry in intervals.items() if entry is not None}
 
 
 def conditions_of(row: Row) -> Conditions | None:
-    """None for what was not measured at all."""
+    """The conditions of a prediction; None for what was not measured at all."""
     if _never_measured(row.replayable):
         return None
     (pool,) = row.replayable.pools
     timing = pool.engine["engine"]["timing_model"]["config"]
     requests = row.results[0]["requests"]
-    rate = median(one.output_rate for one in row.metrics)
-    itl_ms = median(one.itl_p50_ms or 0.0 for one in row.metrics)
+    rate = median(metrics.output_rate for metrics in row.metrics)
+    itl_ms = median(metrics.itl_p50_ms or 0.0 for metrics in row.metrics)
     model, engine, gpu = _group(row.replayable)
     return Conditions(
         engine=engine,

@@ -1,4 +1,4 @@
-"""Factors that correct predictions of one model, GPU and engine, and their use in a replay.
+"""Factors that correct predictions of one model, GPU and engine: their file, and their use.
 
 `bench --calibrate` computes them. An engine's speed-up ratios, which are part of the key of a
 replay's cached result, scale its steps; the fixed TTFT is added to the result.
@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
+import yaml
 from pydantic import AfterValidator, Field
 
+from penstock.errors import GraphError, InputError, Problem
+from penstock.graph.text_file import read_text_file
 from penstock.manifests.deployment import Role
-from penstock.significant import limit_text, significant
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
+from penstock.strict_yaml.kind import DocumentKind
+from penstock.strict_yaml.problems import field_problems, parse_strictly
+from penstock.text.numbers import limit_text, significant
 
 VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens
@@ -28,6 +35,11 @@ DRAFTING = (
 Factor = Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, Field(allow_inf_nan=False)]
+MARK = "penstock_calibration:"
+KIND = DocumentKind(
+    name="a calibration file", example="a file that `penstock bench --calibrate` wrote"
+)
+HEADER = "# Written by `penstock bench --calibrate`. Read it with --calibration FILE.\n"
 
 
 def _ordered(limits: Sequence[float]) -> Sequence[float]:
@@ -119,7 +131,7 @@ class Calibrations(Spec):
     entries: Items[Calibration] = Field(description="One for each model, GPU and engine.")
 
     def of(self, key: tuple[str, str, str]) -> Calibration | None:
-        return next((one for one in self.entries if one.key == key), None)
+        return next((entry for entry in self.entries if entry.key == key), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +162,7 @@ def can_scale(deployment: Replayable) -> bool:
 
 
 def corrected(deployment: Replayable, factors: Factors) -> Replayable:
-    """With the factors, which replace earlier ones."""
+    """The deployment with the factors, which replace earlier ones."""
     pools = tuple(_scaled(pool, factors) for pool in deployment.pools)
     return replace(deployment, pools=pools, fixed_ttft_ms=factors.fixed_ttft_ms)
 
@@ -178,25 +190,26 @@ class CalibrationFile:
         return self.content.of(key)
 
     def calibrated(self, deployment: Replayable) -> Replayable:
-        """With the factors of its model, GPU and engine, else with a note in `assumed`."""
-        found = self.of(group_of(deployment))
-        if found is None:
+        """The deployment with the factors of its model, GPU and engine, else with a note in
+        `assumed`."""
+        entry = self.of(group_of(deployment))
+        if entry is None:
             note = f"{UNCALIBRATED}, as {self.missing(group_of(deployment))}"
             return replace(deployment, assumed=(*deployment.assumed, note))
         if not can_scale(deployment):
             note = f"{UNCALIBRATED}, as {DRAFTING}"
             return replace(deployment, assumed=(*deployment.assumed, note))
-        note = f"calibration of {self.name}: {found}"
+        note = f"calibration of {self.name}: {entry}"
         return replace(
-            corrected(deployment, found.factors),
-            calibration=found,
+            corrected(deployment, entry.factors),
+            calibration=entry,
             assumed=(*deployment.assumed, note),
         )
 
     def missing(self, *keys: tuple[str, str, str]) -> str:
         """What is missing if the file has no entry for ``keys``."""
         requested = "; ".join(", ".join(key) for key in keys)
-        known = "; ".join(", ".join(one.key) for one in self.content.entries) or "nothing"
+        known = "; ".join(", ".join(entry.key) for entry in self.content.entries) or "nothing"
         return f"{self.name} has no entry for {requested}; its entries are for {known}"
 
 
@@ -214,3 +227,79 @@ def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, 
         "requests": {**result["requests"], **later},
         "summary": {**summary, "duration_ms": summary["duration_ms"] + fixed_ms},
     }
+
+
+def load_calibrations(path: Path) -> Calibrations:
+    """InputError when the file cannot be read, GraphError with every problem in it, and for two
+    entries of the same model, GPU and engine."""
+    problems_of = partial(field_problems, root=Calibrations)
+    calibrations = parse_strictly(read_text_file(path), str(path), KIND, Calibrations, problems_of)
+    keys = [entry.key for entry in calibrations.entries]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        message = f"{', '.join(twice)} has two entries"
+        fix = "Remove one of them."
+        raise GraphError(Problem(file=str(path), place="entries", message=message, fix=fix))
+    return calibrations
+
+
+def existing_calibrations(path: Path) -> Calibrations:
+    """The calibrations of a file that will be replaced; none if there is no file, or an empty one.
+    InputError if it is another kind of file, GraphError if it is damaged."""
+    if not path.exists():
+        return Calibrations(penstock_calibration=VERSION, entries=())
+    text = read_text_file(path)
+    if not text.strip():
+        return Calibrations(penstock_calibration=VERSION, entries=())
+    if MARK not in text:
+        message = "already exists, and is not a calibration file"
+        fix = "Name another file, or remove it first."
+        raise InputError(Problem(file=str(path), message=message, fix=fix))
+    return load_calibrations(path)
+
+
+def with_entry(file: Calibrations, entry: Calibration) -> Calibrations:
+    """The file with the entry instead of an earlier one for the same model, GPU and engine."""
+    kept = [old for old in file.entries if old.key != entry.key]
+    entries = tuple(sorted([*kept, entry], key=lambda calibration: calibration.key))
+    return Calibrations(penstock_calibration=VERSION, entries=entries)
+
+
+def calibrations_text(file: Calibrations) -> str:
+    """The YAML of a file, which `load_calibrations` reads."""
+    return HEADER + yaml.dump(
+        _quoted(file.model_dump(mode="json")),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )
+
+
+class _Quoted(str):
+    """A text value, quoted because readers of YAML disagree about texts such as 1e3 and y."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes ranges in one line."""
+
+
+def _quote(dumper: yaml.SafeDumper, text: _Quoted) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+
+
+def _list(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    is_range = all(isinstance(item, float) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=is_range)
+
+
+_Dumper.add_representer(_Quoted, _quote)
+_Dumper.add_representer(list, _list)
+
+
+def _quoted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _quoted(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_quoted(child) for child in value]
+    return _Quoted(value) if isinstance(value, str) else value

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from penstock.graph.slo import Slo
-from penstock.json_document import Document, GivenWorkload, Number
+from penstock.reports.json_document import Document, Number, set_fields
+from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.calibration import Calibration
 from penstock.simulate.interval import Interval
-from penstock.simulate.metrics import Spread
-from penstock.simulate.scaling import Event
-from penstock.simulate.steadiness import Steadiness
+from penstock.simulate.metrics import Spread, spreads
+from penstock.simulate.report import NEVER_SIMULATED, assumed
+from penstock.simulate.scaling import Event, Scaling
+from penstock.simulate.study import Row, SustainedLoad
+from penstock.simulate.window import Steadiness
+from penstock.simulate.working_set import WorkingSet
+from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import Workload
 
 # Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
 SCHEMA_VERSION: Final = 1
 NOT_KNOWN: Any = Field(default=None)
+GivenWorkload = Annotated[Workload, PlainSerializer(set_fields)]
 
 
 class Figures(Document):
@@ -202,3 +210,89 @@ class SimulateDocument(Document):
     """Result of `--until-slo-breaks` for each graph; empty without it."""
     not_simulated: Sequence[str]
     """What is not simulated in any graph."""
+
+
+def as_json(
+    rows: Sequence[Row],
+    loaded: LoadedWorkload,
+    sustained: Sequence[SustainedLoad],
+    sets: Sequence[WorkingSet | None],
+) -> str:
+    """``sets``: the working set of each row."""
+    return SimulateDocument(
+        schema_version=SCHEMA_VERSION,
+        workload=loaded.workload,
+        graphs=[
+            SimulatedGraph(**_figures(row), working_set=working_set_document(working_set))
+            for row, working_set in zip(rows, sets, strict=True)
+        ],
+        sustained=list(map(_sustained_document, sustained)),
+        not_simulated=NEVER_SIMULATED,
+    ).as_json()
+
+
+def figures_of(row: Row) -> GraphFigures:
+    return GraphFigures(**_figures(row))
+
+
+def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
+    return [figures_of(row).model_dump(mode="json", warnings=False) for row in rows]
+
+
+def working_set_document(working_set: WorkingSet | None) -> WorkingSetDocument | None:
+    if working_set is None:
+        return None
+    return WorkingSetDocument(**asdict(working_set), fits=working_set.fits)
+
+
+def _sustained_document(load: SustainedLoad) -> SustainedLoadDocument:
+    return SustainedLoadDocument(
+        graph=load.rows[0].replayable.name,
+        highest_scale=load.highest.scale if load.highest else None,
+        lowest_failing_scale=load.lowest_failing.scale if load.lowest_failing else None,
+        tried=[TriedScale(scale=row.scale, goodput=row.goodput) for row in load.rows],
+    )
+
+
+def _figures(row: Row) -> dict[str, Any]:
+    """The fields of `GraphFigures`."""
+    figures = dict(spreads(row.metrics))
+    price = row.replayable.gpu_hour_price
+    hours = figures.get("gpu_hours_per_million")
+    return {
+        "graph": row.replayable.name,
+        "gpu": row.replayable.gpu.name,
+        "gpus": row.gpus,
+        "shape": row.replayable.shape,
+        "slo": row.replayable.slo,
+        "scale": row.scale,
+        "seeds": len(row.metrics),
+        "steadiness": row.steadiness,
+        "is_steady": row.is_steady,
+        "too_long": row.too_long,
+        "over_input_limit": row.over_input_limit,
+        "figures": Figures(**figures),
+        "intervals": Intervals(**row_intervals(row)),
+        "scaling": [_scaling_document(scaling, row) for scaling in row.scalings]
+        if row.replayable.planner
+        else None,
+        "cost_per_million": hours.median * price if price and hours and hours.median else None,
+        "assumed": list(assumed(row)),
+        "calibration": row.replayable.calibration,
+        "not_simulated": row.replayable.not_simulated,
+    }
+
+
+def _scaling_document(scaling: Scaling, row: Row) -> ScalingDocument:
+    names = ("+".join(pool.names) for pool in row.replayable.pools)
+    return ScalingDocument(
+        events=list(scaling.events),
+        gpus=scaling.gpus(row.replayable),
+        workers={
+            name: [
+                Workers(at_s=step.at_ms / 1000, serving=step.serving, allocated=step.allocated)
+                for step in steps
+            ]
+            for name, steps in zip(names, scaling.steps, strict=True)
+        },
+    )

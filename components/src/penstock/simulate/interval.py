@@ -112,7 +112,7 @@ def interval(
     points: Iterable[MeasuredPoint],
     coverage: float = COVERAGE,
 ) -> Interval | None:
-    """None without enough points of the engine, GPU and model.
+    """The interval of a prediction; None without enough points of the engine, GPU and model.
 
     The center is the median ratio of the nearest points. The width is the smallest that includes
     the share ``coverage`` of them, counted as one more than they are (split conformal prediction).

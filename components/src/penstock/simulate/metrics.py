@@ -8,10 +8,10 @@ from statistics import median
 from typing import Any
 
 from penstock.graph.slo import Slo
-from penstock.simulate.conversations import Conversations
-from penstock.simulate.steadiness import Steadiness
 from penstock.simulate.window import (
+    Conversations,
     ServedRequest,
+    Steadiness,
     between,
     full_window,
     percentile,
@@ -101,19 +101,19 @@ def replay_metrics(
         begin, end = full_window(requests)
     else:
         begin, end = steady_window(requests, conversations)
-    some = between(requests, begin, end)
-    ttft = [r.ttft_ms for r in some]
-    itl = [r.itl_ms for r in some if r.itl_ms is not None]
-    queued = [r.decode_queue_ms for r in some if r.decode_queue_ms is not None]
+    measured = between(requests, begin, end)
+    ttft = [r.ttft_ms for r in measured]
+    itl = [r.itl_ms for r in measured if r.itl_ms is not None]
+    queued = [r.decode_queue_ms for r in measured if r.decode_queue_ms is not None]
     seconds = max(end - begin, 1e-6) / 1000
     rate = sum(tokens_between(r, begin, end) for r in requests) / seconds
-    input_tokens = sum(r.input_tokens for r in some)
+    input_tokens = sum(r.input_tokens for r in measured)
     summary = result["summary"]
-    goodput = sum(r.meets(slo) for r in some) / max(1, len(some))
+    goodput = sum(r.meets(slo) for r in measured) / max(1, len(measured))
     unfinished = summary["num_requests"] - summary["completed_requests"]
     failed = (too_long + unfinished) / max(1, len(requests) + too_long + unfinished)
     return ReplayMetrics(
-        requests=len(some),
+        requests=len(measured),
         unfinished=unfinished,
         refused_share=failed,
         ttft_p50_ms=percentile(ttft, 0.5),
@@ -123,14 +123,16 @@ def replay_metrics(
         itl_p90_ms=percentile(itl, 0.9) if itl else None,
         itl_p99_ms=percentile(itl, 0.99) if itl else None,
         token_gap_p99_ms=summary["p99_itl_ms"] if itl else None,
-        prefill_queue_p99_ms=percentile([r.prefill_queue_ms for r in some], 0.99),
+        prefill_queue_p99_ms=percentile([r.prefill_queue_ms for r in measured], 0.99),
         decode_queue_p99_ms=percentile(queued, 0.99) if queued else None,
         user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else None,
         output_rate=rate,
         gpu_rate=rate / gpus,
-        request_rate=len(some) / seconds,
-        goodput=goodput * (1 - failed) if slo and some else None,
-        prefix_hit_rate=sum(r.cached_tokens for r in some) / input_tokens if input_tokens else 0.0,
+        request_rate=len(measured) / seconds,
+        goodput=goodput * (1 - failed) if slo and measured else None,
+        prefix_hit_rate=sum(r.cached_tokens for r in measured) / input_tokens
+        if input_tokens
+        else 0.0,
         gpu_hours=gpus * summary["duration_ms"] / 3.6e6,
         gpu_hours_per_million=gpus * 1e6 / rate / 3600 if rate else None,
         steadiness=None if counts_all_requests else steadiness_of(requests, conversations),
@@ -152,8 +154,10 @@ class Spread:
 def spreads(metrics: Sequence[ReplayMetrics]) -> Iterator[tuple[str, Spread]]:
     """(name, spread) of every metric that is not None; without p99 if too many requests are
     missing in it."""
-    has_p99 = all(one.refused_share <= MAX_REFUSED for one in metrics)
+    has_p99 = all(seed.refused_share <= MAX_REFUSED for seed in metrics)
     for name in ReplayMetrics.__dataclass_fields__:
-        values = [value for one in metrics if isinstance(value := getattr(one, name), int | float)]
+        values = [
+            value for seed in metrics if isinstance(value := getattr(seed, name), int | float)
+        ]
         if values and (has_p99 or "_p99_" not in name):
             yield name, Spread(median=median(values), low=min(values), high=max(values))

@@ -82,7 +82,8 @@ class Replayable:
 
     @property
     def choices(self) -> int:
-        """Of the router, in its largest pool: workers, or their ranks with attention DP."""
+        """What the router selects from in the largest pool: workers, or their ranks with attention
+        DP."""
         return max(pool.replicas * int(pool.engine["dp_size"]) for pool in self.pools)
 
     @property

@@ -1,9 +1,14 @@
-"""Dynamo's planner in a replay: the rendered configuration, without what needs a cluster."""
+"""Dynamo's planner in a replay, and the fixed pools that it is compared with.
+
+The planner has its rendered configuration, without what needs a cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil, floor
+from statistics import mean, median_low
 from typing import Any
 
 from packaging.version import Version
@@ -25,9 +30,11 @@ from penstock.serving.planner import (
 )
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import WORKERS
-from penstock.significant import limit_text
 from penstock.simulate.model import Planner, PoolReplay, Replayable
 from penstock.simulate.replayable import not_replayable
+from penstock.simulate.scaling import Scaling
+from penstock.simulate.study import Progress, Row, Study
+from penstock.text.numbers import limit_text
 
 # Servers, reports, Prometheus and what the planner looks up on a cluster.
 CLUSTER_KEYS = (
@@ -49,6 +56,7 @@ NOT_SIMULATED: Mapping[str, str] = {
     "plugin_registration": "the planner's plugins",
 }
 KNOWN_TIMES = "the planner knows all step times from the start; on a cluster it may learn them"
+TOLERANCE = 0.02  # of a worker: an average this close to an integer is that integer
 
 
 def with_planner(
@@ -88,9 +96,9 @@ def with_planner(
 
 
 def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[str, Any]:
-    found = [config for _, config in configurations(serving)]
-    if found:
-        return found[0]
+    configs = [config for _, config in configurations(serving)]
+    if configs:
+        return configs[0]
     planners = [c for c in serving.with_role(Role.PLANNER) if c.replicas]
     message, fix = (
         f"{deployment.name} has no running planner",
@@ -104,7 +112,7 @@ def _config_of(serving: ServingDeployment, deployment: Replayable) -> Mapping[st
 
 
 def _by_field_name(rendered: Mapping[str, Any]) -> dict[str, Any]:
-    """Under the names of the fields, not their aliases."""
+    """The configuration under the names of the fields, not their aliases."""
     return {str(fields().get(key, {}).get("name", key)): value for key, value in rendered.items()}
 
 
@@ -126,8 +134,8 @@ def _check(serving: ServingDeployment, rendered: Mapping[str, Any], deployment: 
     if wrong:
         raise SimulationError(
             *(
-                Problem(place="planner.config", message=found.message, fix=found.fix)
-                for found in wrong
+                Problem(place="planner.config", message=problem.message, fix=problem.fix)
+                for problem in wrong
             )
         )
     for pool in deployment.pools:
@@ -154,7 +162,8 @@ def _needs_cluster(key: str) -> bool:
 
 
 def _with_startup(pool: PoolReplay, startup_s: float) -> PoolReplay:
-    """With the start-up time of an added worker, and the GPUs that the budget counts for it."""
+    """The pool with the start-up time of an added worker, and the GPUs that the budget counts for
+    it."""
     ranks = pool.engine["dp_size"]
     stages = pool.engine["engine"]["timing_model"]["config"].get("pp", 1)
     width = max(1, pool.gpus // (ranks * stages))
@@ -186,3 +195,43 @@ def _not_simulated(config: Mapping[str, Any]) -> Iterator[str]:
     if config.get("environment") == "global-planner":
         yield "the limits of the global planner"
     yield "the delay of Prometheus, and nodes that are missing when a worker starts"
+
+
+def compare_with_planner(
+    study: Study,
+    deployment: Replayable,
+    planned: Replayable,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Rows of the initial pools without changes, of the planner, and of fixed pools: the planner's
+    average number of workers, rounded down and up, and its peak."""
+    initial, run = study.rows([replace(deployment, slo=planned.slo), planned], progress)
+    first, *fixed = fixed_pools(initial.replayable, run.scalings)
+    rows = study.rows(fixed, progress) if fixed else []
+    return [replace(initial, replayable=first), run, *rows]
+
+
+def fixed_pools(deployment: Replayable, scalings: Sequence[Scaling]) -> list[Replayable]:
+    """The deployment with its initial pools, and with each other size; every size once."""
+    pools = range(len(deployment.pools))
+    averages = [mean(scaling.average[pool] for scaling in scalings) for pool in pools]
+    sizes = {
+        "the initial size": [pool.replicas for pool in deployment.pools],
+        "the planner's average, rounded down": [max(1, floor(a + TOLERANCE)) for a in averages],
+        "the planner's average, rounded up": [max(1, ceil(a - TOLERANCE)) for a in averages],
+        "the planner's peak": [median_low([s.peak[pool] for s in scalings]) for pool in pools],
+    }
+    reasons: dict[tuple[int, ...], list[str]] = {}
+    for reason, counts in sizes.items():
+        reasons.setdefault(tuple(counts), []).append(reason)
+    return [_resized(deployment, counts, why) for counts, why in reasons.items()]
+
+
+def _resized(deployment: Replayable, counts: Sequence[int], reasons: Sequence[str]) -> Replayable:
+    size = "+".join(map(str, counts))
+    return replace(
+        deployment,
+        name=f"{deployment.name}, fixed {size}",
+        pools=tuple(p.resized(n) for p, n in zip(deployment.pools, counts, strict=True)),
+        unscaled=(f"the pools have a fixed size: {', '.join(reasons)}",),
+    )

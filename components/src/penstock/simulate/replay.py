@@ -1,41 +1,102 @@
-"""Jobs for Dynamo's replay, and the processes in the environment `sim` that run them.
+"""Jobs for Dynamo's replay, the processes in the environment `sim` that run them, and a cache.
 
-A process runs many jobs: its start takes three seconds, and most replays take less.
+A process runs many jobs: its start takes three seconds, and most replays take less. The cache has
+results on disk, keyed by the content of the job; deleting it is harmless.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import queue
 import subprocess
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-from penstock.atomic_file import write_file
-from penstock.environments.paths import require_python
+from penstock.environments.paths import STAMP, require_python
 from penstock.errors import MissingToolError, Problem, SimulationError
-from penstock.simulate.cache import Cache
-from penstock.simulate.conversations import Conversations
+from penstock.files import write_file
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
+from penstock.simulate.window import Conversations
 from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.request import with_blocks
 
+MAX_FILES = 2000
 CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
 SCHEMA = 27  # of the engine specs that ai-dynamo-runtime 1.6.1 reads
 SAMPLES = 200
 PROGRESS_S = 5.0  # between two reports of progress while a replay runs
 Result = Mapping[str, Any]
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/penstock/simulate, by default under ~/.cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root) / "penstock" / "simulate"
+
+
+def environment_cache(python: Path) -> Cache:
+    """The cache for results of the environment with this Python."""
+    installed = (python.parents[1] / STAMP).read_text()
+    return Cache(cache_folder(), f"{installed} {CHILD.read_text()}")
+
+
+class Cache:
+    """``folder`` None: stores nothing. ``stamp``: what the results depend on besides the job, such
+    as the versions of the replay's packages."""
+
+    def __init__(self, folder: Path | None, stamp: str) -> None:
+        self._folder = folder
+        self._stamp = stamp
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """The stored result; None if there is none, or a damaged one."""
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            result: Mapping[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        except (OSError, ValueError, EOFError, zlib.error):
+            return None
+        return result if isinstance(result, dict) else None
+
+    def put(self, key: str, result: Mapping[str, Any]) -> None:
+        """Does nothing if the folder cannot be written: the next run replays again."""
+        path = self._path(key)
+        if path is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(f".{os.getpid()}")
+            write_file(temporary, gzip.compress(json.dumps(result).encode(), 1))
+            temporary.replace(path)
+            self._prune(path.parent)
+        except OSError:
+            return
+
+    def _prune(self, folder: Path) -> None:
+        files = sorted(folder.glob("*.gz"), key=lambda file: file.stat().st_mtime)
+        for file in files[:-MAX_FILES]:
+            file.unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path | None:
+        if self._folder is None:
+            return None
+        return self._folder / f"{sha256(f'{self._stamp} {key}'.encode()).hexdigest()}.gz"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +116,7 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """Of the trace, which may have a hundred thousand requests."""
+        """The hash of the trace, which may have a hundred thousand requests."""
         return sha256(self.trace.encode()).hexdigest()
 
     def content(self, trace: str) -> Mapping[str, Any]:
@@ -135,7 +196,9 @@ class Child:
                 f"and ai-dynamo-runtime {versions['ai-dynamo-runtime']} reads {SCHEMA}"
             )
         if message:
-            fix = f"Run `penstock env remove {NAME}`, then `penstock env install {NAME}`."
+            fix = (
+                f"Run `penstock tools env remove {NAME}`, then `penstock tools env install {NAME}`."
+            )
             raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
 
     def run(self, line: str) -> Result:
@@ -283,3 +346,15 @@ class Replays:
                 yield child
             finally:
                 self._idle.put(child)
+
+
+def in_parallel(work: Callable[[A], B], items: Sequence[A], threads: int | None = None) -> list[B]:
+    """The results in order. ``threads``: at most; None means one for each item.
+
+    Does not wait for what still runs after an error or Ctrl-C: `Replays` ends its processes.
+    """
+    pool = ThreadPoolExecutor(max(1, len(items) if threads is None else threads))
+    try:
+        return list(pool.map(work, items))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -30,7 +30,7 @@ from penstock.memory import MemoryInputs, memory_budget
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
-from penstock.serving.worker import Worker
+from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import router_of
@@ -45,35 +45,41 @@ ARGUMENT = {
 }
 TCP_GBS = 1.0
 FABRIC_NAMES = {None: "fabric not set", "none": "TCP"}
+REPLAYED = ("kv", "round-robin")
+PLACE = "router.mode"
 
 
 def replayable(source: Source, hints: Hints, acceptance: Acceptance | None = None) -> Replayable:
     """SimulationError if the replay has no such deployment, LaunchError if an engine would refuse
     its command line."""
-    (found,) = replayable_deployments([source], hints, acceptance)
-    if isinstance(found, PenstockError):
-        raise found
-    return found
+    (result,) = replayable_deployments([source], hints, acceptance)
+    if isinstance(result, PenstockError):
+        raise result
+    return result
 
 
 def replayable_deployments(
     sources: Sequence[Source], hints: Hints, acceptance: Acceptance | None = None
 ) -> tuple[Replayable | PenstockError, ...]:
-    """As `replayable`, for several sources, in order; one process parses all command lines.
+    """Does what `replayable` does for several sources, in order; one process parses all command
+    lines.
 
     Errors are part of the result instead of being raised.
     """
     launchables = [_launchable(source, hints) for source in sources]
     launches = [
-        pair for one in launchables if isinstance(one, _Launchable) for pair in one.launches
+        pair
+        for launchable in launchables
+        if isinstance(launchable, _Launchable)
+        for pair in launchable.launches
     ]
     run = partial(run_child, python=parsers_python()) if launches else run_child
     results = iter(check_launches(launches, run=run))
     return tuple(
-        _built(one, list(islice(results, len(one.launches))), acceptance)
-        if isinstance(one, _Launchable)
-        else one
-        for one in launchables
+        _built(launchable, list(islice(results, len(launchable.launches))), acceptance)
+        if isinstance(launchable, _Launchable)
+        else launchable
+        for launchable in launchables
     )
 
 
@@ -145,11 +151,8 @@ def _replayable(
 
 def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
     """The first worker process of each component that has replicas."""
-    first: dict[str, Worker] = {}
-    for worker in serving.workers:
-        if worker.component.replicas:
-            first.setdefault(worker.name, worker)
-    return tuple(first.values())
+    running = (worker for worker in serving.workers if worker.component.replicas)
+    return tuple(first_by_component(running).values())
 
 
 def not_replayable(message: str, fix: str, place: str = "") -> SimulationError:
@@ -315,3 +318,26 @@ def _not_simulated(worker: Worker) -> Iterator[str]:
         yield f"context parallelism ({worker.name})"
     if limit := worker.env("DYN_ENGINE_REQUEST_LIMIT"):
         yield f"request_limit {limit} and queue_limit: no request is refused ({worker.name})"
+
+
+def require_replayed_mode(deployment: Replayable, source: Source) -> None:
+    """SimulationError for a mode that would be replayed as round robin, unless there is only one
+    worker, which every mode selects."""
+    if deployment.router.mode in REPLAYED or (
+        deployment.choices == 1 and deployment.planner is None
+    ):
+        return
+    message = (
+        f"{deployment.router.mode} cannot be replayed: the replay has {' and '.join(REPLAYED)}"
+    )
+    raise SimulationError(
+        router_problem(source, message, "Set the router mode to kv or round-robin.")
+    )
+
+
+def router_problem(source: Source, message: str, fix: str) -> Problem:
+    """A problem with the router's mode, with its line in a graph."""
+    if source.loaded is None:
+        return Problem(place="the frontend's --router-mode", message=message, fix=fix)
+    line = source.loaded.places.line_of(PLACE)
+    return Problem(file=source.loaded.source, line=line, place=PLACE, message=message, fix=fix)

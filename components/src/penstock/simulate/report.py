@@ -1,35 +1,46 @@
-"""Renders a study: a table with one row per deployment, the notes below it, and JSON."""
+"""The report of `penstock simulate`, and the table and the notes that `plan` shows too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from penstock.significant import limit_text, significant
-from penstock.simulate.accuracy import accuracy_line, row_intervals
-from penstock.simulate.documents import (
-    SCHEMA_VERSION,
+from penstock.graph.slo import Slo
+from penstock.reports.model import (
+    Chart,
+    Figure,
     Figures,
-    GraphFigures,
-    Intervals,
-    ScalingDocument,
-    SimulatedGraph,
-    SimulateDocument,
-    SustainedLoadDocument,
-    TriedScale,
-    Workers,
-    WorkingSetDocument,
+    Foldable,
+    Notes,
+    Part,
+    Report,
+    Section,
+    State,
+    Table,
+    Verdict,
+    notes_of,
 )
-from penstock.simulate.metrics import MAX_REFUSED, ReplayMetrics, Spread, spreads
+from penstock.simulate.accuracy import METRICS, accuracy_line, row_intervals, span
+from penstock.simulate.charts import latency_charts, load_charts, pareto, time_charts
+from penstock.simulate.interval import COVERAGE
+from penstock.simulate.metrics import (
+    MAX_REFUSED,
+    ReplayMetrics,
+    Spread,
+    served_requests,
+    spreads,
+    steady_requests,
+)
 from penstock.simulate.model import Replayable
-from penstock.simulate.scaling import Scaling
 from penstock.simulate.study import LONG, Row, SustainedLoad
+from penstock.simulate.window import ServedRequest
 from penstock.simulate.working_set import WorkingSet
+from penstock.text.numbers import limit_text, significant
 from penstock.workload.load import LoadedWorkload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
+COST = "cost/Mtok"  # only if a price is set
 COLUMNS = (
     "graph",
     "GPUs",
@@ -43,18 +54,15 @@ COLUMNS = (
     DECODE_QUEUE,
     GPU_HOURS,
     "GPU-h/Mtok",
+    COST,
 )
-COST = "cost/Mtok"  # after all others, if a price is set
-# Columns of the table that fits 80 columns, and the format of their cells.
-NARROW = {
-    "GPUs": "{}",
-    "TTFT p50 / p99 (ms)": "{} ms",
-    "ITL p50 / p99 (ms)": "{} ms",
-    "tok/s/GPU": "{}",
-    "SLO met": "{}",
-}
-NARROW_WIDTH = 80
+MAIN = ("GPUs", "TTFT p50 / p99 (ms)", "ITL p50 / p99 (ms)", "tok/s/GPU", "SLO met")
 MAX_EVENTS = 24
+SIMULATED = "simulated, not measured"
+METHOD = "simulated: Dynamo's router and schedulers in virtual time, with measured kernels"
+NO_SLO = "no SLO: name one with --ttft, --itl or --e2e"
+MOST_VERDICTS = 4  # graphs with a verdict of their own
+MOST_OPEN = 2  # graphs whose charts over time are shown without a click
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
     "prefix-cache hits on the output of earlier turns of a conversation",
@@ -109,63 +117,33 @@ def marked(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def narrow_table(rows: Sequence[Row], most: int = NARROW_WIDTH) -> Iterator[str]:
-    """The main columns, and the cost if a price is set; a graph whose name would make its line
-    longer than ``most`` columns has a line of its own for it."""
+def table_of(rows: Sequence[Row], more: Mapping[str, Sequence[str]] | None = None) -> Table:
+    """All columns that apply. ``more``: columns after the name of the graph, by their heading."""
     has_price = any(row.replayable.gpu_hour_price for row in rows)
-    forms = {**NARROW, **({COST: "{}"} if has_price else {})}
-    names = (*COLUMNS, COST)
-    found = [dict(zip(names, _cells(row, has_price=has_price), strict=False)) for row in rows]
-    heads = [column.removesuffix(" (ms)").replace(" / ", "/") for column in forms]
-    lines = [("graph", heads)]
-    for cells in found:
-        texts = [form.format(cells[column]) for column, form in forms.items()]
-        lines.append((cells["graph"], [text.replace(" / ", "/") for text in texts]))
-    widths = [max(map(len, column)) for column in zip(*(texts for _, texts in lines), strict=True)]
-    most -= sum(width + 2 for width in widths)
-    margin = max(len(name) for name, _ in lines if len(name) <= max(most, len("graph")))
-    for name, texts in lines:
-        if len(name) > margin:
-            yield name
-        start = name if len(name) <= margin else ""
-        padded = (text.ljust(width) for text, width in zip(texts, widths, strict=True))
-        yield "  ".join([start.ljust(margin), *padded]).rstrip()
-
-
-def fitting_table(rows: Sequence[Row], width: int | None) -> list[str]:
-    """All columns if they fit ``width`` columns, else the main ones. None: no limit."""
-    lines = list(table(rows))
-    fits = width is None or all(len(line) <= width for line in lines)
-    return lines if fits else list(narrow_table(rows, max(width or 0, NARROW_WIDTH)))
-
-
-def table(rows: Sequence[Row]) -> Iterator[str]:
-    """All columns that apply."""
-    yield from aligned(table_cells(rows))
-
-
-def table_cells(rows: Sequence[Row]) -> list[list[str]]:
-    """The headings, then the cells of each row, in all columns that apply."""
-    has_price = any(row.replayable.gpu_hour_price for row in rows)
-    columns = [*COLUMNS, *([COST] if has_price else [])]
-    lines = [columns, *(list(_cells(row, has_price=has_price)) for row in rows)]
-    hidden = [DECODE_QUEUE] if all(len(row.replayable.pools) == 1 for row in rows) else []
+    hidden = set() if has_price else {COST}
+    if all(len(row.replayable.pools) == 1 for row in rows):
+        hidden.add(DECODE_QUEUE)
     if not any(row.replayable.planner for row in rows):
-        hidden.append(GPU_HOURS)
-    for column in sorted(map(columns.index, hidden), reverse=True):
-        lines = [[*line[:column], *line[column + 1 :]] for line in lines]
-    return lines
+        hidden.add(GPU_HOURS)
+    cells = [dict(zip(COLUMNS, _cells(row), strict=True)) for row in rows]
+    first, *columns = [column for column in COLUMNS if column not in hidden]
+    more = more or {}
+    return Table(
+        headings=[first, *more, *columns],
+        rows=[
+            [
+                own[first],
+                *(column[number] for column in more.values()),
+                *(own[column] for column in columns),
+            ]
+            for number, own in enumerate(cells)
+        ],
+        main=[*MAIN, *([COST] if has_price else [])],
+    )
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The cells of each line in columns; the first line has the headings."""
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(w) for cell, w in zip(line, widths, strict=True))
-        yield "  ".join(cells).rstrip()
-
-
-def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
+def _cells(row: Row) -> Iterator[str]:
+    """In the order of `COLUMNS`."""
     values = dict(spreads(row.metrics))
 
     def middle(metric: str, form: str = ".0f", factor: float = 1.0) -> str:
@@ -183,15 +161,14 @@ def _cells(row: Row, *, has_price: bool) -> Iterator[str]:
     yield middle("decode_queue_p99_ms")
     yield middle("gpu_hours", ".3f")
     yield middle("gpu_hours_per_million", ".3f")
-    if has_price:
-        price = row.replayable.gpu_hour_price
-        yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
+    price = row.replayable.gpu_hour_price
+    yield middle("gpu_hours_per_million", ".3f", price) if price else "-"
 
 
 def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[str]:
     """Below the table: shapes, spreads, what is assumed and what is not simulated. ``sets``: the
     working set of each row."""
-    for row, found in zip(rows, sets, strict=True):
+    for row, working_set in zip(rows, sets, strict=True):
         deployment = row.replayable
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
         if deployment.slo:
@@ -203,19 +180,17 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
-        if found:
-            yield f"  working set: {found}"
-        if unfinished := max(one.unfinished for one in row.metrics):
+        if working_set:
+            yield f"  working set: {working_set}"
+        if unfinished := max(metrics.unfinished for metrics in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from (f"  {line}" for line in rejected(row))
-        if (share := median(one.refused_share for one in row.metrics)) > MAX_REFUSED:
+        if (share := median(metrics.refused_share for metrics in row.metrics)) > MAX_REFUSED:
             yield f"  no p99: {share:.1%} of the requests have no latency"
         yield f"  {accuracy_line(row)}"
         yield from _scaling_lines(row)
-        for what in assumed(row):
-            yield f"  assumed: {what}"
-        for what in deployment.not_simulated:
-            yield f"  not simulated: {what}"
+        yield from (f"  assumed: {what}" for what in assumed(row))
+        yield from (f"  not simulated: {what}" for what in deployment.not_simulated)
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
     yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
@@ -304,85 +279,149 @@ def _length(loaded: LoadedWorkload, scale: float) -> str:
     )
 
 
-def as_json(
-    rows: Sequence[Row],
-    loaded: LoadedWorkload,
-    sustained: Sequence[SustainedLoad],
-    sets: Sequence[WorkingSet | None],
-) -> str:
-    """``sets``: the working set of each row."""
-    return SimulateDocument(
-        schema_version=SCHEMA_VERSION,
-        workload=loaded.workload,
-        graphs=[
-            SimulatedGraph(**_figures(row), working_set=working_set_document(found))
-            for row, found in zip(rows, sets, strict=True)
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """What the report shows."""
+
+    rows: Sequence[Row]
+    sustained: Sequence[SustainedLoad]
+    """Of `--until-slo-breaks`; empty without it."""
+    loaded: LoadedWorkload
+    attain: float
+    """Share of requests that must meet the SLO."""
+    sets: Sequence[WorkingSet | None]
+    """The working set of each row."""
+
+    @property
+    def common_slo(self) -> Slo:
+        """That of all graphs; empty if they differ."""
+        slos = [row.replayable.slo for row in self.rows]
+        return slos[0] if all(slo == slos[0] for slo in slos) else Slo()
+
+    @property
+    def needed(self) -> str:
+        return f"{self.attain * 100:.4g}%"
+
+    def meets(self, row: Row) -> bool | None:
+        """None without an SLO."""
+        return None if row.goodput is None else row.goodput >= self.attain
+
+
+def report_of(study: Simulated) -> Report:
+    rows = study.rows
+    counted = {row.replayable.name: _counted(row) for row in rows}
+    sustained = [sustained_load_line(load, study.loaded) for load in study.sustained]
+    return Report(
+        kind="Simulation",
+        title=title(study.loaded, study.sustained),
+        subtitle=SIMULATED,
+        verdicts=list(_verdicts(study)),
+        sections=[
+            Section("", [Figures(list(_figures(study)))], is_detail=True),
+            Section(
+                "Graphs", [_table_with_verdicts(study), *notes_of(sustained), *_overview(study)]
+            ),
+            Section("Distribution of latencies", [*latency_charts(counted, study.common_slo)]),
+            Section("Over time", list(_over_time(rows))),
+            Section("Prediction intervals", list(_intervals(rows)), is_detail=True),
+            Section("Notes", [Notes([*notes(rows, study.sets), METHOD])]),
         ],
-        sustained=list(map(_sustained_document, sustained)),
-        not_simulated=NEVER_SIMULATED,
-    ).as_json()
-
-
-def figures_of(row: Row) -> GraphFigures:
-    return GraphFigures(**_figures(row))
-
-
-def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
-    return [figures_of(row).model_dump(mode="json", warnings=False) for row in rows]
-
-
-def working_set_document(found: WorkingSet | None) -> WorkingSetDocument | None:
-    return WorkingSetDocument(**asdict(found), fits=found.fits) if found else None
-
-
-def _sustained_document(load: SustainedLoad) -> SustainedLoadDocument:
-    return SustainedLoadDocument(
-        graph=load.rows[0].replayable.name,
-        highest_scale=load.highest.scale if load.highest else None,
-        lowest_failing_scale=load.lowest_failing.scale if load.lowest_failing else None,
-        tried=[TriedScale(scale=row.scale, goodput=row.goodput) for row in load.rows],
     )
 
 
-def _figures(row: Row) -> dict[str, Any]:
-    """The fields of `GraphFigures`."""
-    figures = dict(spreads(row.metrics))
-    price = row.replayable.gpu_hour_price
-    hours = figures.get("gpu_hours_per_million")
-    return {
-        "graph": row.replayable.name,
-        "gpu": row.replayable.gpu.name,
-        "gpus": row.gpus,
-        "shape": row.replayable.shape,
-        "slo": row.replayable.slo,
-        "scale": row.scale,
-        "seeds": len(row.metrics),
-        "steadiness": row.steadiness,
-        "is_steady": row.is_steady,
-        "too_long": row.too_long,
-        "over_input_limit": row.over_input_limit,
-        "figures": Figures(**figures),
-        "intervals": Intervals(**row_intervals(row)),
-        "scaling": [_scaling_document(one, row) for one in row.scalings]
-        if row.replayable.planner
-        else None,
-        "cost_per_million": hours.median * price if price and hours and hours.median else None,
-        "assumed": list(assumed(row)),
-        "calibration": row.replayable.calibration,
-        "not_simulated": row.replayable.not_simulated,
+def _verdicts(study: Simulated) -> Iterator[Verdict]:
+    outcomes = [study.meets(row) for row in study.rows]
+    met, count = outcomes.count(True), len(outcomes)
+    if outcomes.count(None) == count:
+        yield Verdict(State.NONE, NO_SLO)
+    elif count > MOST_VERDICTS:
+        state = {0: State.MISSED, count: State.MET}.get(met, State.NONE)
+        text = f"{met} of {count} graphs meet the SLO for {study.needed} of requests"
+        yield Verdict(state, text)
+    else:
+        yield from (_verdict(study, row) for row in study.rows)
+
+
+def _verdict(study: Simulated, row: Row) -> Verdict:
+    name, meets = row.replayable.name, study.meets(row)
+    if meets is None:
+        return Verdict(State.NONE, f"no SLO for {name}")
+    state = State.MET if meets else State.MISSED
+    share = f"{row.goodput or 0.0:.1%} of requests within {row.replayable.slo}"
+    scale = f" at scale × {row.scale:.2f}" if study.sustained else ""
+    return Verdict(state, f"SLO {state} by {name}{scale}: {share} ({study.needed} needed)")
+
+
+def _figures(study: Simulated) -> Iterator[Figure]:
+    """Of the only graph, or the best figures of several."""
+    rows = study.rows
+    yield Figure("graphs", str(len(rows)), f"workload {study.loaded.name}")
+    if study.common_slo:
+        yield Figure("SLO", str(study.common_slo), f"for {study.needed} of requests")
+    best = {
+        "TTFT p99": ("ttft_p99_ms", "{:,.0f} ms", min),
+        "ITL p50": ("itl_p50_ms", "{:,.1f} ms", min),
+        "output per user": ("user_rate", "{:,.0f} tokens/s", max),
+        "output per GPU": ("gpu_rate", "{:,.0f} tokens/s", max),
     }
+    for name, (metric, form, choose) in best.items():
+        values = {
+            row.replayable.name: metrics[metric].median
+            for row in rows
+            if metric in (metrics := dict(spreads(row.metrics)))
+        }
+        if values:
+            graph = choose(values, key=lambda graph: values[graph])
+            note = graph if len(rows) > 1 else ""
+            label = f"{name} (best)" if note else name
+            yield Figure(label, form.format(values[graph]), note)
 
 
-def _scaling_document(scaling: Scaling, row: Row) -> ScalingDocument:
-    names = ("+".join(pool.names) for pool in row.replayable.pools)
-    return ScalingDocument(
-        events=list(scaling.events),
-        gpus=scaling.gpus(row.replayable),
-        workers={
-            name: [
-                Workers(at_s=step.at_ms / 1000, serving=step.serving, allocated=step.allocated)
-                for step in steps
-            ]
-            for name, steps in zip(names, scaling.steps, strict=True)
-        },
-    )
+def _table_with_verdicts(study: Simulated) -> Table:
+    names = {True: "✓ met", False: "✗ missed", None: "no SLO"}
+    outcomes = [study.meets(row) for row in study.rows]
+    has_slo = any(outcome is not None for outcome in outcomes)
+    more = {"SLO": [names[outcome] for outcome in outcomes]} if has_slo else {}
+    return table_of(marked(study.rows), more)
+
+
+def _overview(study: Simulated) -> Iterator[Chart]:
+    """The Pareto chart if there is more than one point, and latencies by load."""
+    loads = [load.rows for load in study.sustained] or [(row,) for row in study.rows]
+    if sum(map(len, loads)) > 1:
+        yield pareto(loads, study.common_slo, study.meets)
+    yield from load_charts(study.sustained, study.common_slo)
+
+
+def _counted(row: Row) -> list[ServedRequest]:
+    """Of the first seed: those that the figures describe."""
+    if row.steadiness is None:
+        return served_requests(row.results[0])
+    return steady_requests(row.results[0])
+
+
+def _over_time(rows: Sequence[Row]) -> Iterator[Part]:
+    for row in rows:
+        seeds = f" (first of {len(row.results)} seeds)" if len(row.results) > 1 else ""
+        heading = f"{row.replayable.name}{seeds}"
+        yield Foldable(heading, list(time_charts(row)), is_open=len(rows) <= MOST_OPEN)
+
+
+def _intervals(rows: Sequence[Row]) -> Iterator[Part]:
+    """Nothing if no graph has measured points."""
+    lines = []
+    for row in rows:
+        values, intervals = dict(spreads(row.metrics)), row_intervals(row)
+        spans = (
+            span(values[name].median, intervals[metric])
+            if metric in intervals and name in values
+            else "-"
+            for metric, (name, *_) in METRICS.items()
+        )
+        if intervals:
+            points = median(interval.points for interval in intervals.values())
+            lines.append([row.replayable.name, *spans, limit_text(points)])
+    if lines:
+        yield f"{COVERAGE:.0%} of the measurements are expected in these ranges."
+        headings = ["graph", "ITL p50 (ms)", "TTFT p50 (ms)", "tok/s/GPU", "measured points"]
+        yield Table(headings, lines)

@@ -92,17 +92,17 @@ class Scaling:
 
     @property
     def worker_ms(self) -> tuple[float, ...]:
-        """Of each pool, the sum of its workers' allocated time in ms."""
+        """For each pool, the sum of its workers' allocated time in ms."""
         return tuple(sum(_spans(steps, self.end_ms)) for steps in self.steps)
 
     @property
     def average(self) -> tuple[float, ...]:
-        """Of each pool, the average number of allocated workers."""
+        """For each pool, the average number of allocated workers."""
         return tuple(allocated / max(self.end_ms, 1e-6) for allocated in self.worker_ms)
 
     @property
     def peak(self) -> tuple[int, ...]:
-        """Of each pool, the highest number of allocated workers."""
+        """For each pool, the highest number of allocated workers."""
         return tuple(max(step.allocated for step in steps) for steps in self.steps)
 
     def gpus(self, deployment: Replayable) -> float:

@@ -12,13 +12,11 @@ from typing import Any
 
 from penstock.errors import InputError, Problem
 from penstock.simulate.calibration import with_fixed_ttft
-from penstock.simulate.conversations import Conversations
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.parallel import in_parallel
-from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace
+from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace, in_parallel
 from penstock.simulate.scaling import Scaling, scaling_of
-from penstock.simulate.steadiness import MAX_GROWTH, Steadiness, least_steady
+from penstock.simulate.window import MAX_GROWTH, Conversations, Steadiness, least_steady
 from penstock.workload.duration import (
     exceeds_conversation_limit,
     exceeds_sample_limit,
@@ -67,17 +65,17 @@ class Row:
 
     @property
     def requests(self) -> int:
-        """Those that the figures of a seed describe; of the seed with the fewest."""
-        return min(one.requests for one in self.metrics)
+        """The requests that the figures of a seed describe; those of the seed with the fewest."""
+        return min(seed.requests for seed in self.metrics)
 
     def renamed(self, name: str) -> Row:
         return replace(self, replayable=replace(self.replayable, name=name))
 
     @property
     def steadiness(self) -> Steadiness | None:
-        """Of the least steady seed; None if all requests count."""
-        some = [one.steadiness for one in self.metrics if one.steadiness is not None]
-        return least_steady(some) if some else None
+        """The steadiness of the least steady seed; None if all requests count."""
+        measured = [seed.steadiness for seed in self.metrics if seed.steadiness is not None]
+        return least_steady(measured) if measured else None
 
     @property
     def is_steady(self) -> bool:
@@ -91,7 +89,7 @@ class Row:
 
     @property
     def goodput(self) -> float | None:
-        shares = [one.goodput for one in self.metrics if one.goodput is not None]
+        shares = [seed.goodput for seed in self.metrics if seed.goodput is not None]
         return median(shares) if shares else None
 
 
@@ -123,7 +121,7 @@ class Study:
         progress: Progress | None,
         is_promising: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
-        """As `rows`, with longer traffic for those that it leaves without a steady state.
+        """The `rows`, with longer traffic for those that it leaves without a steady state.
 
         ``is_promising``: a row that is not stays as it is. To find such rows early, the traffic is
         doubled first. None: all are.
@@ -155,10 +153,12 @@ class Study:
     def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
         sampled = self._sampled(self.workload, deployments)
         jobs = [self._jobs(deployment, self.workload, sampled) for deployment in deployments]
-        results = iter(self.replays.run([job for some in jobs for job in some], progress))
+        results = iter(
+            self.replays.run([job for jobs_of_graph in jobs for job in jobs_of_graph], progress)
+        )
         return [
-            self._row(d, some, list(islice(results, len(some))))
-            for d, some in zip(deployments, jobs, strict=True)
+            self._row(d, jobs_of_graph, list(islice(results, len(jobs_of_graph))))
+            for d, jobs_of_graph in zip(deployments, jobs, strict=True)
         ]
 
     def sustained_loads(
@@ -258,7 +258,8 @@ class Study:
 
 
 def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:
-    """With turns of conversations that come later by the fixed TTFT of the turn before."""
+    """The requests with turns of conversations that come later by the fixed TTFT of the turn
+    before."""
     if not fixed_ms:
         return tuple(requests)
     return tuple(

@@ -37,8 +37,8 @@ class WorkingSet:
 
 
 def working_set(row: Row, loaded: LoadedWorkload) -> WorkingSet | None:
-    """Of the pool that computes prompts. ``loaded``: the workload at scale 1. None without prefix
-    caching, and if no request shares a prefix."""
+    """The working set of the pool that computes prompts. ``loaded``: the workload at scale 1. None
+    without prefix caching, and if no request shares a prefix."""
     pool = next(
         (p for p in row.replayable.pools if p.role is Role.PREFILL), row.replayable.pools[0]
     )
@@ -69,7 +69,7 @@ def _capacity(pool: PoolReplay) -> int:
 
 def _median_duration_ms(result: Mapping[str, Any]) -> float:
     served = served_requests(result)
-    return median(one.e2e_ms for one in served) if served else 0.0
+    return median(request.e2e_ms for request in served) if served else 0.0
 
 
 def needed_again(requests: Sequence[Request], request_ms: float) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
-from penstock.strict_yaml.limits import MOST_REPLICAS
+from penstock.strict_yaml.kind import MOST_REPLICAS
 
 
 class Spec(BaseModel):

@@ -14,18 +14,32 @@ import yaml
 
 from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.events import events, explicit_tag, position_of_event
-from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
-from penstock.strict_yaml.kubernetes_scalars import (
+from penstock.strict_yaml.kind import (
+    MOST_ITEMS,
+    MOST_KEYS,
+    MOST_PROBLEMS,
+    Dialect,
+    DocumentKind,
+    RepeatedKeys,
+)
+from penstock.strict_yaml.loader import DEEPEST
+from penstock.strict_yaml.places import (
+    Node,
+    Path,
+    Position,
+    Repeated,
+    looks_secret,
+    place_of,
+    positions_by_place,
+)
+from penstock.strict_yaml.scalars import (
     MERGE,
+    ScalarProblem,
     UnknownTagError,
     kubernetes_scalar,
+    read_scalar,
     tag_of,
 )
-from penstock.strict_yaml.limits import MOST_ITEMS, MOST_KEYS, MOST_PROBLEMS
-from penstock.strict_yaml.loader import DEEPEST
-from penstock.strict_yaml.nodes import Node, Repeated, positions_by_place
-from penstock.strict_yaml.places import Path, Position, looks_secret, place_of
-from penstock.strict_yaml.scalars import ScalarProblem, read_scalar
 
 REST = "Correct the problems above, and check the file again."
 # All except tab, line feed and carriage return.
@@ -124,8 +138,8 @@ class _Reader:
     def _not_a_mapping(self, root: yaml.Event) -> GraphError:
         if isinstance(root, yaml.ScalarEvent) and root.value in ("", "~", "null"):
             return self._fatal(root, "the document is empty", self._start_from)
-        found = "a list" if isinstance(root, yaml.SequenceStartEvent) else "a single value"
-        message = f"{self.kind.name} is a mapping of sections, but this is {found}"
+        actual = "a list" if isinstance(root, yaml.SequenceStartEvent) else "a single value"
+        message = f"{self.kind.name} is a mapping of sections, but this is {actual}"
         return self._fatal(root, message, self._start_from)
 
     def _second_document(self, event: yaml.Event) -> GraphError:
@@ -328,10 +342,10 @@ class _Reader:
     def _reject_control_characters(self, event: yaml.ScalarEvent, path: Path) -> None:
         """Report NUL, which ends the argument of a process, and what a terminal would execute; and
         escape them, as the value is part of messages."""
-        found = CONTROL.search(event.value)
-        if found is not None:
+        character = CONTROL.search(event.value)
+        if character is not None:
             event.value = CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", event.value)
-            message = f"contains the control character \\x{ord(found[0]):02x}"
+            message = f"contains the control character \\x{ord(character[0]):02x}"
             self._report(event, path, message, "Remove it.")
 
     def _report(

@@ -6,14 +6,12 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.errors import Problem, ProblemKind
-from penstock.nearest import KEY_CUTOFF, nearest
-from penstock.significant import plain_number
+from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.base import (
     FOLDER_PATH,
     HEADER_NAME,
@@ -22,14 +20,18 @@ from penstock.strict_yaml.base import (
     OTLP_ENDPOINT,
     QUANTITY,
 )
-from penstock.strict_yaml.limits import MOST_PROBLEMS
-from penstock.strict_yaml.number_fixes import (
+from penstock.strict_yaml.document import read_document
+from penstock.strict_yaml.kind import MOST_PROBLEMS, DocumentKind
+from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
+from penstock.strict_yaml.value_fixes import (
+    list_fix,
     number_fix,
     quantity_fix,
+    section_fix,
     unusual_character,
 )
-from penstock.strict_yaml.places import Path, Places, is_within, looks_secret, place_of
-from penstock.strict_yaml.value_fixes import list_fix, section_fix
+from penstock.text.names import KEY_CUTOFF, did_you_mean
+from penstock.text.numbers import plain_number
 
 LONGEST_VALUE = 60
 # Keys of amounts of memory, and the least number that can be meant as bytes.
@@ -113,30 +115,30 @@ def field_problems(
     Raises the ValueError or AssertionError of a validator, whose own problems are of another type.
     """
     errors = error.errors(include_url=False)
-    found = [_field_problem(e, root, explain) for e in errors[:MOST_PROBLEMS]]
+    problems = [_field_problem(e, root, explain) for e in errors[:MOST_PROBLEMS]]
     if len(errors) > MOST_PROBLEMS:
         message = f"the file has {len(errors)} such problems; the rest is not listed"
         place = _field_problem(errors[MOST_PROBLEMS], root, explain).place
-        found.append(FieldProblem(place=place, message=message, fix="Correct the listed ones."))
-    return found
+        problems.append(FieldProblem(place=place, message=message, fix="Correct the listed ones."))
+    return problems
 
 
 def located(
-    found: Iterable[FieldProblem], known: Iterable[Problem], places: Places, source: str
+    problems: Iterable[FieldProblem], known: Iterable[Problem], places: Places, source: str
 ) -> list[Problem]:
     """The problems with their lines, without those at places of ``known`` problems."""
     reported = {problem.place for problem in known if problem.place}
     return [
-        Problem(
-            file=source,
-            line=places.line_of(problem.place),
-            column=places.column_of(problem.place),
-            place=problem.place,
-            message=problem.message,
-            fix=problem.fix,
-            kind=problem.kind,
+        places.located(
+            Problem(
+                file=source,
+                place=problem.place,
+                message=problem.message,
+                fix=problem.fix,
+                kind=problem.kind,
+            )
         )
-        for problem in found
+        for problem in problems
         if not any(is_within(problem.place, other) for other in reported)
     ]
 
@@ -192,8 +194,7 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
     if not key.isprintable():
         message = f"unknown key {key!a}: it contains {unusual_character(key)}, which is not shown"
         return Text(message=message, fix="Write the key again.")
-    near = nearest(key, known, KEY_CUTOFF)
-    fix = f"Did you mean `{near}`?" if near else _elsewhere(key, known, root)
+    fix = did_you_mean(key, known, _elsewhere(key, known, root), cutoff=KEY_CUTOFF)
     unusual = unusual_character(key)
     contains = f", which contains {unusual}" if unusual else ""
     return Text(message=f"unknown key `{key}`{contains}", fix=fix)
@@ -209,12 +210,6 @@ def _text_for_a_section(path: Path, error: ErrorDetails, root: type[BaseModel]) 
     return Text(message=text.message, fix=fix, kind=text.kind)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`Did you mean …?` if a known name is close, else nothing."""
-    close = nearest(word, known)
-    return f"Did you mean `{close}`?" if close else ""
-
-
 def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
     """The sections to which an unknown key belongs, or else the keys that are known here."""
     sections = [
@@ -228,8 +223,8 @@ def _elsewhere(key: str, known: list[str], root: type[BaseModel]) -> str:
 
 
 def _not_a_choice(path: Path, error: ErrorDetails, root: type[BaseModel]) -> Text:
-    found = re.findall(r"'([^']*)'|(\d+)", error["ctx"]["expected"])
-    choices = [word or number for word, number in found]
+    quoted = re.findall(r"'([^']*)'|(\d+)", error["ctx"]["expected"])
+    choices = [word or number for word, number in quoted]
     value = error["input"]
     close = _meant_choice(str(value), choices) if isinstance(value, (str, float)) else ""
     section = model_at(path[:-1], root)
@@ -386,10 +381,10 @@ def model_at(path: Path, root: type[BaseModel]) -> type[BaseModel] | None:
             continue  # the items of a list have one model
         if step not in model.model_fields:
             return None
-        found = next(_models(model.model_fields[step].annotation), None)
-        if found is None:
+        section = next(_models(model.model_fields[step].annotation), None)
+        if section is None:
             return None
-        model = found
+        model = section
     return model
 
 
@@ -398,3 +393,29 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for part in get_args(annotation):
         yield from _models(part)
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_strictly(
+    text: str,
+    source: str,
+    kind: DocumentKind,
+    model: type[Model],
+    problems_of: Callable[[ValidationError], Iterable[FieldProblem]],
+) -> Model:
+    """The typed file; ``source`` is its name, ``problems_of`` describes the model's errors.
+
+    Raises GraphError.
+    """
+    document = read_document(text, source, kind)
+    problems = list(document.problems)
+    try:
+        parsed = model.model_validate(document.values)
+    except ValidationError as error:
+        places = Places(positions=document.positions)
+        problems += located(problems_of(error), problems, places, source)
+    if problems:
+        raise GraphError(*sorted(problems, key=lambda p: (p.line or 0, p.place)))
+    return parsed

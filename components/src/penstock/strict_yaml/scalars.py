@@ -1,4 +1,4 @@
-"""Plain (unquoted) scalars: only those that every YAML dialect reads alike are accepted.
+"""Plain (unquoted) scalars: those that every dialect reads alike, and what Kubernetes reads.
 
 Helm reads with goyaml, editors and engines with YAML 1.1 or 1.2 libraries. If one of them read
 1000 and another "1e3", penstock would check another value than Helm installs.
@@ -10,6 +10,7 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import yaml
 
@@ -77,23 +78,23 @@ def _integer(text: str) -> int | ScalarProblem:
 
 
 def _too_large(text: str) -> ScalarProblem:
-    shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+    excerpt = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
     return ScalarProblem(
-        message=f"{shown} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
-        fix=f'If it is a string, quote it: "{shown}"',
+        message=f"{excerpt} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
+        fix=f'If it is a string, quote it: "{excerpt}"',
     )
 
 
 def _ambiguous(text: str) -> ScalarProblem:
     helm, python = _helm_reading(text), _python_reading(text)
-    if helm.shown == python:
+    if helm.text == python:
         message = f"Helm reads {text} as {python}, but not every YAML reader does"
     else:
-        message = f"Helm reads {text} as {helm.shown}, PyYAML as {python}"
+        message = f"Helm reads {text} as {helm.text}, PyYAML as {python}"
     quoted = json.dumps(text, ensure_ascii=False)
     if not helm.can_be_written:
         return ScalarProblem(message=message, fix=f"Quote it: {quoted}")
-    fix = f"Write {helm.shown}, or if it is a string, quote it: {quoted}"
+    fix = f"Write {helm.text}, or if it is a string, quote it: {quoted}"
     return ScalarProblem(message=message, fix=fix)
 
 
@@ -102,7 +103,7 @@ class _HelmReading:
     """What Helm reads."""
 
     # As JSON, or a description.
-    shown: str
+    text: str
     # Whether it is a boolean or a number, which every YAML reader reads alike as JSON writes it.
     can_be_written: bool
 
@@ -111,9 +112,9 @@ def _helm_reading(text: str) -> _HelmReading:
     try:
         value = parse_values(f"k: {text}")["k"]
     except HelmError:
-        return _HelmReading(shown="an invalid value", can_be_written=False)
+        return _HelmReading(text="an invalid value", can_be_written=False)
     return _HelmReading(
-        shown=json.dumps(value, ensure_ascii=False),
+        text=json.dumps(value, ensure_ascii=False),
         can_be_written=isinstance(value, (bool, int, float)),
     )
 
@@ -126,3 +127,83 @@ def _python_reading(text: str) -> str:
         return "a date"
     except (yaml.YAMLError, ValueError):
         return "an invalid value"
+
+
+# Kubernetes has a YAML 1.1 parser that reads `y`, `1e3`, `0o17` and `12:30` unlike PyYAML. Of a
+# manifest, what the cluster would do with it counts.
+TAG = "tag:yaml.org,2002:"
+MERGE = TAG + "merge"
+_YES_NO = re.compile(r"[yYnN]")
+_FLOAT = re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+")
+_OCTAL = re.compile(r"[-+]?0o[0-7]+")
+MOST_BITS = 1024
+_RESOLVER = yaml.resolver.Resolver()
+
+
+class UnknownTagError(ValueError):
+    """A tag that Kubernetes does not know; the message is the tag."""
+
+
+def tag_of(event: yaml.ScalarEvent) -> str:
+    """The tag that the text gives, or else the one that PyYAML resolves."""
+    if event.tag is not None and event.tag != "!":
+        return str(event.tag)
+    return _resolved(event.value, event.implicit)
+
+
+@lru_cache(maxsize=4096)  # a manifest has few distinct keys and values
+def _resolved(value: str, implicit: tuple[bool, bool]) -> str:
+    return str(_RESOLVER.resolve(yaml.ScalarNode, value, implicit))  # type: ignore[no-untyped-call]
+
+
+def kubernetes_scalar(event: yaml.ScalarEvent) -> Scalar:
+    """The value that Kubernetes reads; UnknownTagError for a tag that it does not know."""
+    kind = tag_of(event).removeprefix(TAG)
+    if kind in ("null", "bool", "int", "float"):
+        return _typed(event.value, kind)
+    if kind in ("str", "timestamp", "binary", "value", "merge"):
+        # The style of a plain scalar is None, or "" from libyaml.
+        return str(event.value) if event.style else _plain(event.value)
+    raise UnknownTagError(tag_of(event))
+
+
+def _typed(text: str, kind: str) -> Scalar:
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() in ("yes", "true", "on")
+    if ":" in text:
+        return text  # base 60 in PyYAML, a string in Kubernetes
+    try:
+        return _int(text) if kind == "int" else _float(text)
+    except ValueError:
+        return text
+
+
+def _int(text: str) -> int:
+    value = _any_int(text.replace("_", "").lower())
+    if value.bit_length() > MOST_BITS:
+        raise ValueError("larger than any float: a string to Kubernetes")
+    return value
+
+
+def _any_int(digits: str) -> int:
+    sign, bare = (digits[0], digits[1:]) if digits[0] in "+-" else ("", digits)
+    if len(bare) > 1 and bare[0] == "0" and bare[1].isdigit():
+        return int(sign + bare, 8)
+    return int(sign + bare, 0)
+
+
+def _float(text: str) -> float:
+    return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+
+
+def _plain(text: str) -> Scalar:
+    """A plain scalar that PyYAML reads as a string."""
+    if _YES_NO.fullmatch(text):
+        return text in "yY"
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _OCTAL.fullmatch(text):
+        return int(text.replace("0o", ""), 8)
+    return text

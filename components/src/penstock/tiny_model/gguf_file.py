@@ -18,7 +18,7 @@ import gguf
 from gguf import MODEL_ARCH, GGUFWriter, TokenType
 from penstock.errors import InputError, Problem
 from penstock.tiny_model.architectures import ARCHITECTURES
-from penstock.tiny_model.weights import Weights, random_weights
+from penstock.tiny_model.write import Weights, random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 Array = NDArray[np.float32]
@@ -35,12 +35,12 @@ def write_gguf(file: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".penstock-") as draft:
-            made = Path(draft) / "model.gguf"
-            _write(made, architecture, seed)
+            model = Path(draft) / "model.gguf"
+            _write(model, architecture, seed)
             if not target.exists():
-                made.replace(target)
+                model.replace(target)
                 return True
-            if target.read_bytes() == made.read_bytes():
+            if target.read_bytes() == model.read_bytes():
                 return False
             raise FileExistsError(0, "something else or an incomplete model is already there")
     except OSError as error:
@@ -124,12 +124,14 @@ def _tensors(
         if part:
             yield from _experts(f"blk.{layer.rsplit('.', 1)[1]}", part, values)
             continue
-        own = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        if own is None:
+        tensor = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if tensor is None:
             raise ValueError(f"llama.cpp has no tensor for {name}")
         is_rotated = architecture == "llama" and ".self_attn." in name
-        made = _llama_attention(name, values, config) if is_rotated else values
-        yield (own if own.endswith((".weight", ".bias")) else f"{own}.weight"), made
+        stored = _llama_attention(name, values, config) if is_rotated else values
+        if not tensor.endswith((".weight", ".bias")):
+            tensor = f"{tensor}.weight"
+        yield tensor, stored
 
 
 def _experts(block: str, part: str, values: Array) -> Iterator[tuple[str, Array]]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError, Problem
-from penstock.tiny_model.architectures import ARCHITECTURES, Architecture
-from penstock.tiny_model.weights import random_weights
+from penstock.files import write_file
+from penstock.tiny_model.architectures import ARCHITECTURES, Architecture, Tensor
 from penstock.tokenizer import FOLDER as TOKENIZER
 
 MADE_BY = "penstock_tiny_model"  # key in config.json with the architecture and the seed
@@ -35,10 +38,10 @@ def write(folder: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True)
         # A separate draft: two processes may write at once.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".penstock-") as draft:
-            made = Path(draft) / "model"
-            made.mkdir()
-            _write(made, ARCHITECTURES[architecture], made_by)
-            made.replace(target)
+            model = Path(draft) / "model"
+            model.mkdir()
+            _write(model, ARCHITECTURES[architecture], made_by)
+            model.replace(target)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
@@ -75,3 +78,34 @@ def _write(folder: Path, architecture: Architecture, made_by: dict[str, object])
         shutil.copyfile(TOKENIZER / name, folder / name)
     config = {**architecture.config, MADE_BY: made_by}
     write_file(folder / "config.json", json.dumps(config, indent=1) + "\n")
+
+
+Weights = Mapping[str, NDArray[np.float32]]
+
+
+def random_weights(architecture: Architecture, seed: int) -> dict[str, NDArray[np.float32]]:
+    """Every tensor by its name in transformers."""
+    noise = _Noise(seed)
+    return {tensor.name: noise.tensor(tensor) for tensor in architecture.tensors}
+
+
+class _Noise:
+    """Uniform noise from Philox's raw output, which numpy guarantees to be stable; its normal
+    distribution is not."""
+
+    def __init__(self, seed: int) -> None:
+        self._words = np.random.Philox(seed)
+
+    def tensor(self, tensor: Tensor) -> NDArray[np.float32]:
+        words = self._words.random_raw(math.prod(tensor.shape))
+        uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        values = tensor.mean + (2 * uniform - 1) * math.sqrt(3) * tensor.std
+        return _bfloat16(values).reshape(tensor.shape)
+
+
+def _bfloat16(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """The nearest bfloat16 values as float32: an engine has the same weights in both types."""
+    bits = values.astype(np.float32).view(np.uint32)
+    to_even = (bits >> 16) & 1
+    rounded: NDArray[np.float32] = ((bits + 0x7FFF + to_even) & 0xFFFF0000).view(np.float32)
+    return rounded

@@ -1,6 +1,6 @@
 """A small Hugging Face model folder without weights, for models whose files are not available.
 
-Built by `python -m penstock.tokenizer.build`. Token counts differ from any real model's.
+Built by `tools/build_tokenizer.py`. Token counts differ from any real model's.
 """
 
 from pathlib import Path

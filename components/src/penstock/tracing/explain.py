@@ -1,4 +1,4 @@
-"""Explain one slow request: the stage that made it slow, why, and what to do. Pure.
+"""Explain one slow request: the stage that made it slow, why, and what to do. Pure functions.
 
 A stage is compared with the same stage of other requests of similar length. `penstock trace` prints
 the result.
@@ -6,19 +6,115 @@ the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from statistics import median
 
-from penstock.tracing.requests import UNKNOWN_OUTCOME, Stage, StageName, TracedRequest
-from penstock.tracing.timeline import RequestTimeline, computed_tokens
+from penstock.tracing.requests import UNKNOWN_OUTCOME, Stage, StageName, TracedRequest, Visit
 
 PEERS = 5  # fewer cannot tell what is usual
 SIMILAR = 2.0  # a peer has between half and twice as many tokens
 SLOW_SHARE = 0.2  # of the peers' total time; less is the noise between requests
 SLOW_MS = 20.0  # excess below this is noise on any machine
 MOST = 0.8  # of the request's time; a stage with more is named without peers
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Interval:
+    """A request at a worker; times in ns since the epoch."""
+
+    start: int
+    end: int
+    request: TracedRequest
+
+
+class _Intervals:
+    """The intervals of one worker, by their start.
+
+    A search skips those that started more than the longest duration before it. So it is fast as
+    long as no request takes a large part of the recorded time.
+    """
+
+    def __init__(self, intervals: Iterable[_Interval] = ()) -> None:
+        self._by_start = sorted(intervals, key=_start)
+        self._longest = max((span.end - span.start for span in self._by_start), default=0)
+
+    def overlapping(self, first: int, last: int) -> Iterator[_Interval]:
+        """The intervals that started at ``last`` or before, and ended after ``first``."""
+        begin = bisect_right(self._by_start, first - self._longest - 1, key=_start)
+        until = bisect_right(self._by_start, last, key=_start)
+        return (span for span in self._by_start[begin:until] if span.end > first)
+
+
+def _start(interval: _Interval) -> int:
+    return interval.start
+
+
+def _by_worker(intervals: Iterable[tuple[str, _Interval]]) -> dict[str, _Intervals]:
+    by_worker: dict[str, list[_Interval]] = defaultdict(list)
+    for worker, span in intervals:
+        by_worker[worker].append(span)
+    return {worker: _Intervals(those) for worker, those in by_worker.items()}
+
+
+class RequestTimeline:
+    """The requests of each worker over time."""
+
+    def __init__(self, requests: Sequence[TracedRequest]) -> None:
+        self._requests = requests
+
+    @cached_property
+    def _prefills(self) -> dict[str, _Intervals]:
+        return _by_worker(
+            (visit.worker, _Interval(start=visit.start_ns, end=_prefill_end(r), request=r))
+            for r in self._requests
+            if (visit := r.prefill or r.decode) is not None
+        )
+
+    @cached_property
+    def _decodes(self) -> dict[str, _Intervals]:
+        return _by_worker(
+            (r.decode.worker, _Interval(start=r.decode.start_ns, end=r.decode.end_ns, request=r))
+            for r in self._requests
+            if r.decode is not None
+        )
+
+    def queued_tokens(self, request: TracedRequest) -> float:
+        """Prompt tokens of earlier requests that the prefill worker had not computed when this one
+        came; a request that was partly computed counts with the rest of its time."""
+        visit = request.prefill or request.decode
+        if visit is None:
+            return 0.0
+        now = visit.start_ns
+        return sum(
+            computed_tokens(span.request) * (span.end - now) / max(span.end - span.start, 1)
+            for span in self._prefills.get(visit.worker, _Intervals()).overlapping(now, now)
+            if span.request is not request
+        )
+
+    def concurrent_tokens(self, visit: Visit) -> int:
+        """Tokens of all requests that overlapped with ``visit`` at its decode worker, including
+        its own."""
+        intervals = self._decodes.get(visit.worker, _Intervals())
+        return sum(
+            span.request.input_tokens + span.request.output_tokens
+            for span in intervals.overlapping(visit.start_ns, visit.end_ns - 1)
+        )
+
+
+def computed_tokens(request: TracedRequest) -> int:
+    """Tokens of the prompt that the worker had not cached."""
+    return request.input_tokens - (request.cached_tokens or 0)
+
+
+def _prefill_end(request: TracedRequest) -> int:
+    """The end of prefill in ns; a request with a worker has this stage."""
+    ends = (stage.end_ms for stage in request.stages if stage.name is StageName.PREFILL)
+    return request.start_ns + int(next(ends) * 1e6)
 
 
 class Cause(StrEnum):
@@ -79,6 +175,7 @@ def find(requests: Sequence[TracedRequest], requested: str) -> TracedRequest:
     """
     if not requested:  # not the empty ID of a client that sent none
         raise UnknownRequestError(requested)
+    # The IDs of responses are Dynamo's with a prefix of the API.
     bare = requested.removeprefix("chatcmpl-").removeprefix("cmpl-").removeprefix("resp_")
     for request in reversed(requests):
         if bare == request.request_id or requested in (request.client_id, request.trace_id):
@@ -121,6 +218,7 @@ def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[T
         if other.request_id != request.request_id
         and other.model == request.model
         and other.outcome == "success"
+        # Aggregated and disaggregated requests have different stages.
         and (other.prefill is None) == (request.prefill is None)
     ]
     return tuple(
@@ -132,7 +230,7 @@ def _peers(requests: Sequence[TracedRequest], request: TracedRequest) -> tuple[T
 
 
 def _stages(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Stage, ...]:
-    """With the time that the client blocked in `response`.
+    """The stages, with the time that the client blocked in `response`.
 
     A worker waits when the buffers in front of it are full. Then its decode takes longer than that
     of the peers, by at most the time that the client blocked.
@@ -148,8 +246,8 @@ def _stages(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[Sta
     return tuple(stages.values())
 
 
-def _similar(one: int, other: int) -> bool:
-    low, high = sorted((max(one, 1), max(other, 1)))
+def _similar(tokens: int, other: int) -> bool:
+    low, high = sorted((max(tokens, 1), max(other, 1)))
     return high <= SIMILAR * low
 
 
@@ -205,7 +303,7 @@ def _not_slow(request: TracedRequest, peers: Sequence[TracedRequest]) -> tuple[C
 
 
 def _long(slow: StageComparison, request: TracedRequest) -> tuple[Cause, str, str]:
-    """Of a request without peers, by its own tokens."""
+    """The cause for a request without peers, from its own tokens."""
     if slow.stage.name is StageName.DECODE:
         tokens, seconds = request.output_tokens, slow.stage.ms / 1000
         return (
@@ -305,6 +403,7 @@ def _prefill_reason(
             f" cached (peers computed {usual:,.0f})",
             "Keep the beginning of prompts equal, or raise `router.overlap_score_credit`.",
         )
+    # Neither tokens ahead nor uncached tokens explain the time, so it is the worker.
     late_ms = (visit.start_ns - visit.sent_ns) / 1e6
     if late_ms > SLOW_MS:
         return (
@@ -313,8 +412,8 @@ def _prefill_reason(
             "sent it",
             "Compare the worker with the others: its CPU load, and the network to it.",
         )
-    others = [p for p in peers if (v := p.prefill or p.decode) and v.worker != visit.worker]
-    there = f"; {len(others)} peers ran on other workers" if others else ""
+    elsewhere = [p for p in peers if (v := p.prefill or p.decode) and v.worker != visit.worker]
+    there = f"; {len(elsewhere)} peers ran on other workers" if elsewhere else ""
     return (
         Cause.SLOW_WORKER,
         f"worker {visit.worker} computed {computed:,} tokens, as many as usual, in more time "

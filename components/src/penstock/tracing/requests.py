@@ -10,9 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from penstock.tracing.spans import ClientRead, Decoded, Span
+from penstock.tracing.spans import ClientRead, Decoded, Span, decode
+from penstock.tracing.store import NAME, OLDER, read
 
 REQUEST = "http-request"
 SELECT = "kv_router.select_worker"
@@ -132,15 +134,15 @@ def requests_of(decoded: Decoded) -> tuple[TracedRequest, ...]:
     children: dict[str, list[Span]] = defaultdict(list)
     for span in decoded.spans:
         children[span.parent_id].append(span)
-    found = []
+    requests = []
     for span in decoded.spans:
         if span.name == REQUEST and span.attributes.get("request_id"):
             record = decoded.records.get(span.attributes["request_id"], {})
             read = decoded.client_reads.get(span.parent_id)
             request = _request(span, children, record, read)
             if request is not None:
-                found.append(request)
-    return tuple(sorted(found, key=lambda request: request.start_ns))
+                requests.append(request)
+    return tuple(sorted(requests, key=lambda request: request.start_ns))
 
 
 def _request(
@@ -149,8 +151,8 @@ def _request(
     record: Mapping[str, Any],
     read: ClientRead | None,
 ) -> TracedRequest | None:
-    own = children.get(root.span_id, ())
-    visits = [_visit(span, root, own, children) for span in own if span.name in ROUTES]
+    spans = children.get(root.span_id, ())
+    visits = [_visit(span, root, spans, children) for span in spans if span.name in ROUTES]
     if not visits and "input_tokens" not in root.attributes:
         return None
     visits.sort(key=lambda visit: visit.sent_ns)
@@ -158,8 +160,8 @@ def _request(
     decode = next((v for v in reversed(visits) if v.phase != PREFILL), None)
     if _is_incomplete(root, prefill, decode):
         return None
+    # The client may read the last tokens after the frontend has sent them.
     end_ns = max(root.end_ns, read.end_ns) if read is not None else root.end_ns
-    stages = _stages(root, end_ns, prefill, decode, record)
     attributes = root.attributes
     return TracedRequest(
         request_id=attributes["request_id"],
@@ -178,9 +180,9 @@ def _request(
         prefill=prefill,
         decode=decode,
         retries=sum(visit.attempt > 0 for visit in visits),
-        stages=stages,
+        stages=_stages(root, end_ns, prefill, decode, record),
         client_blocked_ms=read.blocked_ms if read is not None else None,
-        clock_skew_ms=_skew(own, children),
+        clock_skew_ms=_skew(spans, children),
     )
 
 
@@ -189,17 +191,18 @@ def _visit(
 ) -> Visit:
     selects = [s for s in siblings if s.name == SELECT and s.end_ns <= route.start_ns]
     select = max(selects, key=lambda span: span.end_ns, default=route)
-    own = next((s for s in children.get(route.span_id, ()) if s.name == WORK), None)
-    work = own or route
+    worker_span = next((s for s in children.get(route.span_id, ()) if s.name == WORK), None)
+    work = worker_span or route
     overlap = route.attributes.get("overlap_blocks")
     worker = route.attributes.get("worker_id") or work.attributes.get("instance_id", "")
     return Visit(
         phase=route.attributes.get("phase") or _phase(worker, root),
         worker=worker,
-        service=own.service if own else "",
+        service=worker_span.service if worker_span else "",
         overlap_blocks=_integer(overlap),
         selected_ns=select.start_ns,
         sent_ns=route.start_ns,
+        # Within the route's span: the clocks of the two processes may differ.
         start_ns=min(max(work.start_ns, route.start_ns), route.end_ns),
         end_ns=max(min(work.end_ns, route.end_ns), route.start_ns),
         attempt=_integer(route.attributes.get("request.attempt")) or 0,
@@ -208,7 +211,7 @@ def _visit(
 
 
 def _phase(worker: str, root: Span) -> str:
-    """For router modes other than `kv`, whose spans have no phase."""
+    """The phase for router modes other than `kv`, whose spans have no phase."""
     prefill = root.attributes.get("prefill_worker_id")
     return PREFILL if _has_prefill_worker(root) and worker == prefill else ""
 
@@ -225,9 +228,9 @@ def _has_prefill_worker(root: Span) -> bool:
     return prefill not in ("", root.attributes.get("decode_worker_id"))
 
 
-def _skew(own: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> float:
+def _skew(spans: Sequence[Span], children: Mapping[str, Sequence[Span]]) -> float:
     worst = 0.0
-    for route in (span for span in own if span.name in ROUTES):
+    for route in (span for span in spans if span.name in ROUTES):
         for work in children.get(route.span_id, ()):
             if work.name == WORK:
                 outside = max(route.start_ns - work.start_ns, work.end_ns - route.end_ns)
@@ -295,3 +298,23 @@ def _number(value: object) -> float | None:
 def _integer(value: object) -> int | None:
     number = _number(value)
     return None if number is None else int(number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """What `load` found."""
+
+    requests: tuple[TracedRequest, ...]
+    unreadable: int
+    """Messages that cannot be decoded; a damaged part of a file counts as one."""
+
+
+def is_recorded(folder: Path) -> bool:
+    """Whether anything was stored in ``folder``."""
+    return any((folder / name).exists() for name in (NAME, OLDER))
+
+
+def load(folder: Path) -> Loaded:
+    """All requests in ``folder``, oldest first; none if nothing was stored."""
+    decoded = decode(read(folder))
+    return Loaded(requests=requests_of(decoded), unreadable=decoded.unreadable)

@@ -111,12 +111,12 @@ def _client_reads(body: bytes) -> Iterator[tuple[str, ClientRead]]:
 
 
 def _attributes(pairs: Iterable[Any]) -> dict[str, str]:
-    found = {}
+    attributes = {}
     for pair in pairs:
         kind = pair.value.WhichOneof("value")
         if kind is not None and not pair.key.startswith(_CODE):
-            found[pair.key] = str(getattr(pair.value, kind))
-    return found
+            attributes[pair.key] = str(getattr(pair.value, kind))
+    return attributes
 
 
 def _records(body: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:

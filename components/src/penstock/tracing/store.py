@@ -1,23 +1,31 @@
-"""The file of recorded traces: messages as they were sent, each with its kind and length.
+"""The file of recorded traces, and the OTLP receiver on loopback that appends to it.
 
-The receiver appends and does not decode; `read` decodes. Two files bound the size.
+The file has messages as they were sent, each with its kind and length. The receiver does not
+decode them; `read` does. Two files bound the size.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-from penstock.atomic_file import append
+from penstock.files import append
 
 NAME = "traces.otlp"
 OLDER = "traces.1.otlp"
 FILE_BYTES = 32 * 2**20  # about 3,000 requests of a disaggregated graph, at 11 KB each
 _HEAD = struct.Struct(">BI")  # kind, length of the message in bytes
+SCHEMA = b"dynamo.request.trace.v1"  # of a request record, in the OTLP log that contains it
+TRACES = "/v1/traces"
+MOCKER_TRACES = "/mocker/v1/traces"
+MOST_BYTES = 64 * 2**20  # of one message; Dynamo sends at most 512 spans at once
 
 
 class Kind(IntEnum):
@@ -28,6 +36,14 @@ class Kind(IntEnum):
     LOGS = 2
     CLIENT_READS = 3
     MOCKER_TRACES = 4  # of a process that simulates the engine
+
+
+PATHS = {
+    TRACES: Kind.TRACES,
+    MOCKER_TRACES: Kind.MOCKER_TRACES,
+    "/v1/logs": Kind.LOGS,
+    "/penstock/client-reads": Kind.CLIENT_READS,  # `PATH` of local/request_adapter/client_reads.py
+}
 
 
 STORED = frozenset(Kind) - {Kind.DAMAGED}
@@ -86,3 +102,63 @@ def _messages(data: bytes) -> Iterator[Message]:
         if position > len(data):
             return
         yield Message(kind=Kind(kind), body=data[start:position])
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing for a process that ended during an export."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class Receiver:
+    """Listens from `__init__` on a free port of ``host`` until `stop`."""
+
+    def __init__(self, folder: Path, host: str) -> None:
+        handler = type("Handler", (_Handler,), {"writer": Writer(folder)})
+        self._server = _Server((host, 0), handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """The value of OTEL_EXPORTER_OTLP_ENDPOINT."""
+        host, port = self._server.server_address[:2]
+        return f"http://{host!s}:{port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # the exporters keep their connections
+    writer: Writer
+
+    def do_POST(self) -> None:
+        """Store one export; also log exports without a request record are acknowledged."""
+        kind = PATHS.get(self.path)
+        length = self.headers.get("content-length", "")
+        if kind is None or not length.isdecimal() or int(length) > MOST_BYTES:
+            self.close_connection = True  # the body is not read
+            self._respond(404 if kind is None else 413)
+            return
+        body = self.rfile.read(int(length))
+        if kind is not Kind.LOGS or SCHEMA in body:
+            try:
+                self.writer.append(Message(kind=kind, body=body))
+            except OSError:  # a full disk: the exporter drops the batch, the graph serves
+                self._respond(507)
+                return
+        self._respond(200)
+
+    def _respond(self, status: int) -> None:
+        self.send_response_only(status)
+        self.send_header("content-type", "application/x-protobuf")
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *args: Any) -> None:
+        """Nothing: an export is not an event for the operator."""

@@ -37,7 +37,7 @@ def tuned_text(
 
 
 def _with_comment(text: str, comment: Sequence[str]) -> str:
-    """With the comment above `router`, in place of an earlier one of `tune`."""
+    """The text with the comment above `router`, in place of an earlier one of `tune`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     at, indent = _section_start(text)
     before, after = text[:at], text[at:]

@@ -1,31 +1,32 @@
-"""Renders what `tune` found: tables of both parts, the recommendation, JSON, and the comment of the
-graph that it writes."""
+"""The report of `penstock tune`, its JSON, and the comment of the graph that it writes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import median
 
-from penstock.simulate.documents import SCHEMA_VERSION
-from penstock.simulate.report import aligned, arrival_of, as_rows, notes
-from penstock.tune.compare import (
+from penstock.reports.model import Notes, Part, Report, Section, State, Table, Verdict
+from penstock.simulate.documents import SCHEMA_VERSION, as_rows
+from penstock.simulate.report import SIMULATED, arrival_of, notes
+from penstock.tune.settings import DYNAMO_DEFAULT, shown
+from penstock.tune.tuning import (
     LIMITED,
     MARGIN,
     NEEDED,
     QUEUED,
     SLO_MARGIN,
+    Confirmation,
     Trial,
+    Tuning,
     exceeded,
     queue_share,
     ratio_of,
     values,
 )
-from penstock.tune.settings import DYNAMO_DEFAULT, shown
-from penstock.tune.tuning import Confirmation, Tuning
 
-SHOWN = 5  # rows of the first table, besides the fixed ones
+BEST = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (
     "scale / credit / queue / policy",
     "TTFT p50/p90/p99 (ms)",
@@ -45,29 +46,34 @@ LEGEND = (
 )
 
 
-def lines(tuning: Tuning) -> Iterator[str]:
-    """Everything that is printed."""
-    workload = tuning.parts.choice.workload
-    arrival = arrival_of(workload)
-    yield f"{tuning.deployment.name}, {workload.name}: {arrival}; simulated, not measured"
-    yield METRIC
-    yield f"choice ({tuning.parts.choice_name}), the best of {len(tuning.trials)} combinations:"
-    yield from _table(tuning.base, _shown(tuning), has_bounds=False)
-    if tuning.confirmation is not None:
-        found = tuning.confirmation
-        yield f"confirmation ({tuning.parts.confirmation_name}):"
-        trials = [found.base, found.chosen, *found.others]
-        yield from _table(found.base, trials, has_bounds=True)
-    yield LEGEND
-    yield f"recommended: {recommendation(tuning)}"
-    yield f"{tuning.replays} replays"
-    yield from notes([tuning.base.row], [None])
+def report_of(tuning: Tuning) -> Report:
+    choice, confirmation = tuning.parts.choice, tuning.confirmation
+    best = f"choice ({tuning.parts.choice_name}), the best of {len(tuning.trials)} combinations:"
+    parts: list[Part] = [METRIC, best, _table(tuning.base, _best_trials(tuning), has_bounds=False)]
+    if confirmation is not None:
+        trials = [confirmation.base, confirmation.chosen, *confirmation.others]
+        parts += [
+            f"confirmation ({tuning.parts.confirmation_name}):",
+            _table(confirmation.base, trials, has_bounds=True),
+        ]
+    replays = f"{tuning.replays} replays"
+    state = State.MET if tuning.is_changed else State.NONE
+    return Report(
+        kind="Router settings",
+        title=f"{tuning.deployment.name}, {choice.workload.name}: {arrival_of(choice.workload)}",
+        subtitle=SIMULATED,
+        verdicts=[Verdict(state, f"recommended: {recommendation(tuning)}")],
+        sections=[
+            Section("Settings", [*parts, LEGEND]),
+            Section("Notes", [Notes([replays, *notes([tuning.base.row], [None])])]),
+        ],
+    )
 
 
-def _shown(tuning: Tuning) -> list[Trial]:
+def _best_trials(tuning: Tuning) -> list[Trial]:
     """The best, the graph's settings and Dynamo's default; the JSON has all."""
     fixed = (tuning.base.settings, DYNAMO_DEFAULT)
-    best = tuning.trials[:SHOWN]
+    best = tuning.trials[:BEST]
     return [trial for trial in tuning.trials if trial in best or trial.settings in fixed]
 
 
@@ -76,50 +82,51 @@ def recommendation(tuning: Tuning) -> str:
     if tuning.is_changed:
         assert tuning.confirmation is not None
         return f"{tuning.recommended}: {evidence(tuning.confirmation)}"
-    return f"keep {_own(tuning)}: {_why_kept(tuning)}"
+    return f"keep {_kept(tuning)}: {_why_kept(tuning)}"
 
 
-def evidence(found: Confirmation) -> str:
+def evidence(confirmation: Confirmation) -> str:
     """`TTFT p90 829 → 609 ms, ratio 1.36 (95% lower bound 1.31) on other traffic than chose it`."""
-    before, after = (median(values(t.row, "ttft_p90_ms")) for t in (found.base, found.chosen))
-    ratio = found.ratio
+    before, after = (
+        median(values(t.row, "ttft_p90_ms")) for t in (confirmation.base, confirmation.chosen)
+    )
+    ratio = confirmation.ratio
     bound = f" (95% lower bound {ratio.low:.2f})" if ratio.low is not None else ""
     change = f"TTFT p90 {before:.0f} → {after:.0f} ms, ratio {ratio.mean:.2f}{bound}"
     return f"{change} on traffic that was not used to choose them"
 
 
-def _own(tuning: Tuning) -> str:
-    own = tuning.base.settings
-    return "Dynamo's default" if own == DYNAMO_DEFAULT else f"the graph's {own}"
+def _kept(tuning: Tuning) -> str:
+    settings = tuning.base.settings
+    return "Dynamo's default" if settings == DYNAMO_DEFAULT else f"the graph's {settings}"
 
 
 def _why_kept(tuning: Tuning) -> str:
-    found = tuning.confirmation
+    confirmation = tuning.confirmation
     share = queue_share(tuning.base.row)
-    if found is None:
+    if confirmation is None:
         text = "no other settings were better on the choice part"
-    elif found.exceeded:
-        text = f"with {found.chosen.settings}, on the confirmation part, "
-        text += " and ".join(found.exceeded)
+    elif confirmation.exceeded:
+        text = f"with {confirmation.chosen.settings}, on the confirmation part, "
+        text += " and ".join(confirmation.exceeded)
     else:
-        low = found.ratio.low or 0.0
-        text = f"{found.chosen.settings} are not better on the confirmation part by more than the "
-        text += f"noise: lower bound of the ratio {low:.2f}, needed {NEEDED:.2f}"
+        low = confirmation.ratio.low or 0.0
+        text = f"{confirmation.chosen.settings} are not better on the confirmation part by more "
+        text += f"than the noise: lower bound of the ratio {low:.2f}, needed {NEEDED:.2f}"
     if not tuning.queues:
         text += f"; requests hardly queue (p90 of the prefill queue time is {share:.0%} of that of "
         text += "TTFT), and without queues these settings make little difference"
     return text
 
 
-def _table(base: Trial, trials: Sequence[Trial], *, has_bounds: bool) -> Iterator[str]:
-    cells = (_cells(base, trial, has_bounds=has_bounds) for trial in trials)
-    yield from aligned([COLUMNS, *cells])
+def _table(base: Trial, trials: Sequence[Trial], *, has_bounds: bool) -> Table:
+    return Table(COLUMNS, [_cells(base, trial, has_bounds=has_bounds) for trial in trials])
 
 
 def _cells(base: Trial, trial: Trial, *, has_bounds: bool) -> list[str]:
     def figure(name: str, form: str = ".0f") -> str:
-        found = values(trial.row, name)
-        return f"{median(found):{form}}" if found else "-"
+        measured = values(trial.row, name)
+        return f"{median(measured):{form}}" if measured else "-"
 
     goodput = trial.row.goodput
     return [
@@ -160,15 +167,15 @@ def comment(tuning: Tuning, command: str) -> list[str]:
 
 
 def as_json(tuning: Tuning, graph: str | None) -> str:
-    found = tuning.confirmation
+    confirmation = tuning.confirmation
     workload = tuning.parts.choice.workload
     confirmed = None
-    if found is not None:
-        rows = [found.base, found.chosen, *found.others]
+    if confirmation is not None:
+        rows = [confirmation.base, confirmation.chosen, *confirmation.others]
         confirmed = {
             "part": tuning.parts.confirmation_name,
-            "settings": [_as_json(found.base, trial) for trial in rows],
-            "exceeded": found.exceeded,
+            "settings": [_as_json(confirmation.base, trial) for trial in rows],
+            "exceeded": confirmation.exceeded,
         }
     return json.dumps(
         {

@@ -40,8 +40,8 @@ class RouterSettings:
     def order(self) -> tuple[float | str, ...]:
         """A sort key: smaller values first, and no queue in the router before one."""
         threshold = self.queue_threshold
-        own = (self.prefill_load_scale, self.overlap_score_credit)
-        return (*own, -1.0 if threshold is None else threshold, self.queue_policy or "")
+        weights = (self.prefill_load_scale, self.overlap_score_credit)
+        return (*weights, -1.0 if threshold is None else threshold, self.queue_policy or "")
 
     @property
     def changes(self) -> Mapping[str, float | str | None]:
@@ -79,7 +79,7 @@ def grid() -> list[RouterSettings]:
 
 
 def settings_of(deployment: Replayable) -> RouterSettings:
-    """Those with which the deployment's router runs."""
+    """The settings with which the deployment's router runs."""
     parameters = deployment.router.settings or {}
     values = {key: float(parameters.get(key, PARAMETERS[key])) for key in PARAMETERS}
     threshold, policy = _queue(parameters)
@@ -102,12 +102,14 @@ def with_settings(deployment: Replayable, settings: RouterSettings) -> Replayabl
 def _queue(parameters: Mapping[str, Any]) -> tuple[float | None, str | None]:
     """The threshold and the policy; None for the default policy."""
     if (text := parameters.get(POLICY_FILE)) is None:
-        found = parameters.get(THRESHOLD), parameters.get(POLICY)
+        queue = parameters.get(THRESHOLD), parameters.get(POLICY)
     else:
         classes = yaml.safe_load(text).get("policy_classes") or ()
-        queues = ((one[FRACTION], one.get("queue_policy")) for one in classes if FRACTION in one)
-        found = next(queues, (None, None))
-    threshold, policy = found
+        queues = (
+            (entry[FRACTION], entry.get("queue_policy")) for entry in classes if FRACTION in entry
+        )
+        queue = next(queues, (None, None))
+    threshold, policy = queue
     if threshold is None:
         return None, None
     return float(threshold), None if policy == DEFAULT_POLICY else policy

@@ -15,8 +15,8 @@ import httpx
 
 from penstock.simulate.window import ServedRequest
 from penstock.workload import Request
+from penstock.workload.prompts import prompt
 from penstock.workload.request import with_blocks
-from penstock.workload.token_ids import prompt
 
 TIMEOUT_S = 300.0
 

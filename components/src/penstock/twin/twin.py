@@ -1,30 +1,163 @@
-"""`penstock up --timing model`: configure the mockers, and compare them with the replay.
+"""`penstock up --timing model`: configure live mockers as the replay's engines, and compare both.
 
 `cli.up` creates one `Twin` per run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.environments.paths import STAMP
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError, Problem, SimulationError
 from penstock.local.predicted_timing import PredictedTiming
+from penstock.manifests.deployment import Deployment, Role
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
-from penstock.simulate.cache import environment_cache
+from penstock.simulate.accuracy import evidence
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import Job, Replays, Result, as_trace, require_environment
+from penstock.simulate.replay import (
+    Job,
+    Replays,
+    Result,
+    as_trace,
+    environment_cache,
+    require_environment,
+)
+from penstock.simulate.replay_child import spread_experts
 from penstock.simulate.replayable import replayable
-from penstock.twin.compare import comparison_line, comparison_requests
-from penstock.twin.engines import Engines, live_engine, notes, replayed_engines, require_all
+from penstock.simulate.report import WHOLE_EXPERTS
+from penstock.simulate.window import ServedRequest, percentile
+from penstock.text.numbers import significant
 from penstock.twin.live_client import LiveClient, LiveError
-from penstock.workload import Request
+from penstock.workload import Request, Workload, sample
+from penstock.workload.model import Arrival, Lengths
 
+REQUESTS, RATE = 24, 3.0  # 8 s, about 200 tokens/s; two cores stream several times as many
+INPUT, OUTPUT = 4000, 64
+SEED = 1
+TOLERANCE = 0.15
+SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
+Engines = dict[str, dict[str, Any]]
 WARM_UP = 2  # requests before the measured ones: a mocker's first step loads its step times
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyPercentiles:
+    """Latencies in milliseconds of simulated time."""
+
+    ttft_p50: float
+    ttft_p90: float
+    itl_p50: float
+    itl_p90: float
+
+
+def latency_percentiles(requests: Sequence[ServedRequest]) -> LatencyPercentiles:
+    ttft = [request.ttft_ms for request in requests]
+    itl = [request.itl_ms for request in requests if request.itl_ms is not None]
+    return LatencyPercentiles(
+        ttft_p50=percentile(ttft, 0.5),
+        ttft_p90=percentile(ttft, 0.9),
+        itl_p50=percentile(itl, 0.5),
+        itl_p90=percentile(itl, 0.9),
+    )
+
+
+def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
+    """The same requests for every graph that accepts prompts of 4,000 tokens.
+
+    A ``speed`` above 1 does not raise the requests per second on this machine.
+    """
+    prompt = min(INPUT, context // 4)
+    workload = Workload(
+        requests=REQUESTS,
+        input=Lengths(mean=prompt, cv=0.5, max=2 * prompt),
+        output=Lengths(mean=min(OUTPUT, max(1, context // 8))),
+        arrival=Arrival(poisson=RATE / max(1.0, speed)),
+    )
+    return sample(workload, SEED)
+
+
+def comparison_line(
+    live: Sequence[ServedRequest], simulated: Sequence[ServedRequest], speed: float
+) -> str:
+    """`twin: 24 requests, live / simulated: TTFT p50 22.1 / 17.5 ms, …`."""
+    measured, replayed = latency_percentiles(live), latency_percentiles(simulated)
+    pairs = {
+        "TTFT": (measured.ttft_p50, replayed.ttft_p50),
+        "ITL": (measured.itl_p50, replayed.itl_p50),
+    }
+    latencies = ", ".join(
+        f"{name} p50 {significant(a)} / {significant(b)} ms" for name, (a, b) in pairs.items()
+    )
+    clock = "" if speed == 1 else f" in simulated time at {speed:g} × speed"
+    note = "the difference is the overhead of the frontend and of this machine"
+    if any(a > b * (1 + TOLERANCE) for a, b in pairs.values()):
+        note += f"; --speed {speed / 2:g} halves its weight"
+    return f"twin: {len(live)} requests, live / simulated{clock}: {latencies} ({note})"
+
+
+def replayed_engines(replayable: Replayable, *, whole_experts: bool) -> Engines:
+    """The engine of each component. ``whole_experts``: the replay had no times for sharded experts
+    and used those of whole ones."""
+    engines = {name: pool.engine for pool in replayable.pools for name in pool.names}
+    changed: Engines = copy.deepcopy({name: dict(engine) for name, engine in engines.items()})
+    if whole_experts:
+        spread_experts(changed)
+    return changed
+
+
+def live_engine(engine: Mapping[str, Any], context: int, speed: float) -> dict[str, Any]:
+    """The replayed engine with the settings that only a server needs: the context length, the index
+    that a router which starts late requests, and chunked prefill, without which a prompt that does
+    not fit into a step would wait forever."""
+    rank = {**engine["engine"], "max_model_len": context, "speedup_ratio": speed}
+    if bandwidth := rank.get("kv_transfer_bandwidth"):
+        # Measured: the ratio scales an engine's steps, but a KV transfer uses wall-clock time.
+        rank["kv_transfer_bandwidth"] = bandwidth * speed
+    if must_chunk(engine, context):
+        rank["enable_chunked_prefill"] = True
+    return {**engine, "engine": rank, "dynamo": {"enable_local_indexer": True}}
+
+
+def must_chunk(engine: Mapping[str, Any], context: int) -> bool:
+    rank = engine["engine"]
+    return not rank["enable_chunked_prefill"] and rank["max_num_batched_tokens"] < context
+
+
+def require_all(deployment: Deployment, engines: Engines) -> None:
+    """SimulationError for a pool without replicas, for which the replay has no engine."""
+    for component in deployment.components:
+        if component.role in SERVING and component.name not in engines:
+            message = f"{component.name} has no replica, so its timing cannot be predicted"
+            fix = "Give it 1 replica, or omit --timing model."
+            raise SimulationError(Problem(place=component.name, message=message, fix=fix))
+
+
+def notes(
+    replayable: Replayable, engines: Engines, speed: float, *, whole_experts: bool
+) -> Iterator[str]:
+    """The notes of `up --timing model`."""
+    yield f"step times are predicted, not measured; {evidence(replayable)}"
+    if speed != 1:
+        seconds = significant(1 / speed)
+        yield f"simulation speed {speed:g}: {seconds} s of real time is 1 s of simulated time"
+    if whole_experts:
+        yield f"assumed: {WHOLE_EXPERTS}"
+    for what in replayable.assumed:
+        yield f"assumed: {what}"
+    for what in replayable.not_simulated:
+        # The live frontend is the graph's.
+        only_in_replay = what in replayable.router.not_simulated
+        yield f"{'not in the compared replay' if only_in_replay else 'not simulated'}: {what}"
+    for name, engine in engines.items():
+        if must_chunk(engine, replayable.context):
+            yield f"{name}: long prompts are chunked although chunked prefill is off"
 
 
 class Twin:
@@ -80,5 +213,6 @@ def _require_mocker(python: Path) -> Path:
     """MissingToolError for an older environment, which lacks what Dynamo's mocker imports."""
     if "uvloop" not in (python.parents[1] / STAMP).read_text():
         message = "the environment sim is outdated: it lacks packages that the mocker imports"
-        raise MissingToolError(Problem(message=message, fix="Run `penstock env install sim`."))
+        fix = "Run `penstock tools env install sim`."
+        raise MissingToolError(Problem(message=message, fix=fix))
     return python

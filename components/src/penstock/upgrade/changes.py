@@ -17,20 +17,20 @@ from penstock.graph.versions import VERSIONS, order
 from penstock.manifests.deployment import Launch
 from penstock.manifests.source import Source
 from penstock.strict_yaml.places import Path, place_of
-from penstock.upgrade.model import Change
+from penstock.upgrade.report import Change
 
 # Sections of a graph with arguments, and the modules that get them.
 WORKERS = ("engine", "prefill", "decode", "worker")
 
 
 @dataclass(kw_only=True)
-class Found:
+class SettingChanges:
     """What a comparison found."""
 
     changes: list[Change] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    # Path of an argument → the argument, or the arguments, with the new name.
     renames: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    """Path of an argument → the argument, or the arguments, with the new name."""
 
 
 def modules(loaded: LoadedGraph) -> Mapping[str, str]:
@@ -42,8 +42,8 @@ def modules(loaded: LoadedGraph) -> Mapping[str, str]:
 def arguments(loaded: LoadedGraph) -> Iterator[tuple[Path, str, str]]:
     """(path, module, argument) of every flag that the graph itself contains."""
     for section, module in modules(loaded).items():
-        given: Sequence[str] = (loaded.values.get(section) or {}).get("args") or ()
-        for at, argument in enumerate(given):
+        listed: Sequence[str] = (loaded.values.get(section) or {}).get("args") or ()
+        for at, argument in enumerate(listed):
             if argument.startswith("--"):
                 yield (section, "args", at), module, argument
 
@@ -58,13 +58,13 @@ def variables(loaded: LoadedGraph) -> Iterator[tuple[str, str]]:
 
 def require_known_flags(loaded: LoadedGraph, version: str) -> list[Problem]:
     """Flags that only a newer version than ``version`` has."""
-    found = []
+    problems = []
     for path, module, argument in arguments(loaded):
         place, flag = place_of(path), argument.partition("=")[0]
         first = first_with(module, flag)
         if first is None or knows(version, module, flag) or order(first) < order(version):
             continue
-        found.append(
+        problems.append(
             Problem(
                 file=loaded.source,
                 line=loaded.places.line_of(place),
@@ -73,61 +73,77 @@ def require_known_flags(loaded: LoadedGraph, version: str) -> list[Problem]:
                 fix=f'Remove {flag}, or set `dynamo: "{first}"`.',
             )
         )
-    return found
+    return problems
 
 
-def own_settings(loaded: LoadedGraph, old: str, new: str) -> Found:
+def own_settings(loaded: LoadedGraph, old: str, new: str) -> SettingChanges:
     """The arguments and variables that the graph itself contains."""
-    found = Found()
+    settings = SettingChanges()
     by_flag: dict[tuple[str, str], list[Difference]] = {}
-    for one in compare(old, new):
-        for spelling in one.spellings:
-            by_flag.setdefault((one.module, spelling), []).append(one)
+    for difference in compare(old, new):
+        for spelling in difference.spellings:
+            by_flag.setdefault((difference.module, spelling), []).append(difference)
     for path, module, argument in arguments(loaded):
-        for one in by_flag.get((module, argument.partition("=")[0]), ()):
-            _argument(found, loaded, path, argument, one, new)
+        for difference in by_flag.get((module, argument.partition("=")[0]), ()):
+            _argument(settings, loaded, path, argument, difference, new)
     by_variable = {d.variable: d for d in compare(old, new) if d.variable and d.what != "added"}
     for place, name in variables(loaded):
         if name in by_variable:
-            _variable(found, loaded, place, name, by_variable[name], new)
-    return found
+            _variable(settings, loaded, place, name, by_variable[name], new)
+    return settings
 
 
 def _argument(
-    found: Found, loaded: LoadedGraph, path: Path, argument: str, one: Difference, new: str
+    settings: SettingChanges,
+    loaded: LoadedGraph,
+    path: Path,
+    argument: str,
+    difference: Difference,
+    new: str,
 ) -> None:
     place = place_of(path)
     line = loaded.places.line_of(place)
     flag, equals, value = argument.partition("=")
-    if one.what == "renamed" or (one.what == "removed" and one.replacement.startswith("--")):
-        also = (one.also,) if one.also else ()
-        found.renames[path] = (f"{one.replacement}{equals}{value}", *also)
-        called = " and ".join((one.replacement, *also))
+    if difference.what == "renamed" or (
+        difference.what == "removed" and difference.replacement.startswith("--")
+    ):
+        also = (difference.also,) if difference.also else ()
+        settings.renames[path] = (f"{difference.replacement}{equals}{value}", *also)
+        called = " and ".join((difference.replacement, *also))
         text = f"{flag} is called {called} in {new}; the file is changed"
-        found.changes.append(Change(place=place, line=line, text=text))
-    elif one.what == "removed":
-        use = f"Use {one.replacement} instead of it." if one.replacement else f"Remove {flag}."
+        settings.changes.append(Change(place=place, line=line, text=text))
+    elif difference.what == "removed":
+        use = (
+            f"Use {difference.replacement} instead of it."
+            if difference.replacement
+            else f"Remove {flag}."
+        )
         message = f"{flag} does not exist in Dynamo {new}"
-        found.problems.append(
+        settings.problems.append(
             Problem(file=loaded.source, line=line, place=place, message=message, fix=use)
         )
-    elif one.what != "added":
-        text = f"{one.what}: {one.text}"
-        found.changes.append(Change(place=place, line=line, text=text))
+    elif difference.what != "added":
+        text = f"{difference.what}: {difference.text}"
+        settings.changes.append(Change(place=place, line=line, text=text))
 
 
 def _variable(
-    found: Found, loaded: LoadedGraph, place: str, name: str, one: Difference, new: str
+    settings: SettingChanges,
+    loaded: LoadedGraph,
+    place: str,
+    name: str,
+    difference: Difference,
+    new: str,
 ) -> None:
     line = loaded.places.line_of(place)
-    if one.what == "removed":
-        message = f"Dynamo {new} does not read {name}: its flag {one.flag} was removed"
-        fix = f"Use {one.replacement}." if one.replacement else f"Remove {name}."
+    if difference.what == "removed":
+        message = f"Dynamo {new} does not read {name}: its flag {difference.flag} was removed"
+        fix = f"Use {difference.replacement}." if difference.replacement else f"Remove {name}."
         problem = Problem(file=loaded.source, line=line, place=place, message=message, fix=fix)
-        found.problems.append(problem)
+        settings.problems.append(problem)
     else:
-        text = f"{one.what}: flag of {name}: {one.text}"
-        found.changes.append(Change(place=place, line=line, text=text))
+        text = f"{difference.what}: flag of {name}: {difference.text}"
+        settings.changes.append(Change(place=place, line=line, text=text))
 
 
 def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
@@ -137,17 +153,17 @@ def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
     assert after.loaded is not None
     old = before.loaded.graph.dynamo_version
     changed = {
-        (one.module, spelling): one
-        for one in compare(old, new)
-        if one.what in ("changed", "deprecated", "removed")
-        for spelling in one.spellings
+        (difference.module, spelling): difference
+        for difference in compare(old, new)
+        if difference.what in ("changed", "deprecated", "removed")
+        for spelling in difference.spellings
     }
     seen: set[tuple[str, str]] = set()
     for component in before.deployment.components:
-        own = _own(before.loaded, component.name) | _own(after.loaded, component.name)
+        in_graph = _own(before.loaded, component.name) | _own(after.loaded, component.name)
         other = next((c for c in after.deployment.components if c.name == component.name), None)
         for launch, next_ in zip(component.launches, other.launches if other else (), strict=False):
-            for text in _of_launch(launch, next_, changed, own, new):
+            for text in _of_launch(launch, next_, changed, in_graph, new):
                 place = _origin(before.loaded, component.name, text)
                 if (place, text) not in seen:
                     seen.add((place, text))
@@ -167,11 +183,11 @@ def _of_launch(
     old: Launch,
     new: Launch,
     changed: Mapping[tuple[str, str], Difference],
-    own: Collection[str],
+    in_graph: Collection[str],
     version: str,
 ) -> Iterator[str]:
     flags = [
-        {a for a in launch.arguments if a.startswith("--") and a.partition("=")[0] not in own}
+        {a for a in launch.arguments if a.startswith("--") and a.partition("=")[0] not in in_graph}
         for launch in (old, new)
     ]
     for flag in sorted(flags[0] - flags[1]):
@@ -179,10 +195,10 @@ def _of_launch(
     for flag in sorted(flags[1] - flags[0]):
         yield f"the chart writes {flag}"
     for flag in sorted(flags[0] & flags[1]):
-        if (one := changed.get((old.module or "", flag))) is not None:
-            yield f"{one.what}: {one.text}"
+        if (difference := changed.get((old.module or "", flag))) is not None:
+            yield f"{difference.what}: {difference.text}"
     variables_ = {d.variable: d for d in changed.values() if d.variable and d.module == old.module}
-    for name in sorted(set(old.env) & set(variables_) - set(own)):
+    for name in sorted(set(old.env) & set(variables_) - set(in_graph)):
         yield f"{variables_[name].what}: flag of {name}: {variables_[name].text}"
     known = set(facts(version)["variables"])
     every = {name for v in VERSIONS for name in facts(v)["variables"]}

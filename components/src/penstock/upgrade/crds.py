@@ -10,27 +10,29 @@ from typing import Any
 
 import yaml
 
-from penstock.cluster import crds
 from penstock.cluster.api import Api
 from penstock.cluster.connect import SELECT
+from penstock.cluster.current_state import CRD_GROUP, CRD_VERSION, OF_OPERATOR
+from penstock.cluster.current_state import GRAPHS as GRAPHS_RESOURCE
 from penstock.cluster.workloads import DGD
 from penstock.errors import ClusterError, GraphError, InputError, Problem
+from penstock.files import page
 from penstock.graph.load import parse_graph
 from penstock.graph.text_file import read_text_file
 from penstock.helm import ReleaseTarget
 from penstock.manifests.fields import Schema, specs_of, unknown_fields
 from penstock.manifests.source import render_graph
-from penstock.shipped import page
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.strict_yaml.places import place_of
-from penstock.upgrade.model import Upgrade
-from penstock.upgrade.steps import CRDS
+from penstock.upgrade.report import Upgrade
 
 Definition = Mapping[str, Any]
-GRAPHS = f"{crds.GRAPHS}.{crds.GROUP}"
-API_VERSION = crds.VERSION.removeprefix(f"{crds.GROUP}/")
+GRAPHS = f"{GRAPHS_RESOURCE}.{CRD_GROUP}"
+RESOURCES = sorted((GRAPHS_RESOURCE, *OF_OPERATOR, "dynamoworkermetadatas"))
+CRDS = tuple(f"{name}.{CRD_GROUP}" for name in RESOURCES)
+API_VERSION = CRD_VERSION.removeprefix(f"{CRD_GROUP}/")
 OTHER_VERSION = (
-    f"Use the CRDs of an operator that serves {crds.VERSION}: the chart writes no other version."
+    f"Use the CRDs of an operator that serves {CRD_VERSION}: the chart writes no other version."
 )
 # The chart writes the field, and no key of the graph sets it.
 TAGGED = (
@@ -42,20 +44,20 @@ FIX = "Upgrade the operator's chart again with upgradeCRD: true, and wait until 
 
 
 def connect(target: ReleaseTarget) -> Api:
-    """As `Api.connect`, with a fix for this verb where no cluster is configured."""
+    """Connect as `Api.connect` does, with a fix for this verb where no cluster is configured."""
     try:
         return Api.connect(target)
     except ClusterError as error:
-        found = [replace(p, fix=SELECT_HERE) if p.fix == SELECT else p for p in error.problems]
-        raise ClusterError(*found) from None
+        problems = [replace(p, fix=SELECT_HERE) if p.fix == SELECT else p for p in error.problems]
+        raise ClusterError(*problems) from None
 
 
 def require_crds(api: Api, upgrade: Upgrade) -> None:
     """ClusterError when a CRD of the cluster is missing, not in use or without a field of the
     upgraded graph, with every problem."""
-    found = {name: api.definition(name) for name in CRDS}
-    problems = [*crd_problems(found)]
-    if not problems and (graphs := found[GRAPHS]) is not None:
+    definitions = {name: api.definition(name) for name in CRDS}
+    problems = [*crd_problems(definitions)]
+    if not problems and (graphs := definitions[GRAPHS]) is not None:
         problems = [*field_problems(specs_of(graphs), upgrade, "the cluster's CRD", FIX)]
     if problems:
         raise ClusterError(*problems)
@@ -67,9 +69,9 @@ def require_fields(file: Path, upgrade: Upgrade) -> None:
     InputError when the file cannot be read or has no CRD of graphs.
     """
     fix = "Remove the field from the graph, or see the new version's release notes."
-    found = [*field_problems(read_fields(file), upgrade, str(file), fix)]
-    if found:
-        raise GraphError(*found)
+    problems = [*field_problems(read_fields(file), upgrade, str(file), fix)]
+    if problems:
+        raise GraphError(*problems)
 
 
 def read_fields(file: Path) -> Mapping[str, Schema]:
@@ -111,23 +113,23 @@ def field_problems(
 
 def crd_problems(definitions: Mapping[str, Definition | None]) -> Iterator[Problem]:
     """The problems of the definitions by name; None: it does not exist."""
-    missing = [name for name, found in definitions.items() if found is None]
+    missing = [name for name, definition in definitions.items() if definition is None]
     if len(missing) == len(definitions):
         message = "Dynamo's CRDs are not installed"
         yield Problem(message=message, fix=f"Install the operator first: see {page('cluster')}.")
         return
-    for name, found in definitions.items():
-        if found is None:
+    for name, definition in definitions.items():
+        if definition is None:
             count = f"{len(definitions) - len(missing)} of {len(definitions)}"
             message = f"is missing: {count} of Dynamo's CRDs are installed"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)
             continue
-        conditions = (found.get("status") or {}).get("conditions") or ()
+        conditions = (definition.get("status") or {}).get("conditions") or ()
         if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             reason = next((c.get("message") for c in conditions if c["status"] == "False"), None)
             message = f"is not established{f': {reason}' if reason else ''}"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)
-        served = [v["name"] for v in found["spec"]["versions"] if v.get("served")]
+        served = [v["name"] for v in definition["spec"]["versions"] if v.get("served")]
         if name == GRAPHS and API_VERSION not in served:
             message = f"serves {', '.join(served) or 'no version'}, and not {API_VERSION}"
             yield Problem(place=f"CRD {name}", message=message, fix=FIX)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as FilePath
 
+from penstock.checks.version_range import NAMES
 from penstock.cluster.change import against_file
-from penstock.command_text import command
-from penstock.engines.releases import following
+from penstock.engines.releases import RELEASES, following
 from penstock.errors import GraphError, Problem
 from penstock.graph.edit import set_texts
 from penstock.graph.load import LoadedGraph, parse_graph
+from penstock.graph.model import Graph
 from penstock.graph.versions import (
     VERSIONS,
     about_wheel,
@@ -22,12 +23,12 @@ from penstock.graph.versions import (
 )
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import graph_source
-from penstock.nearest import nearest
 from penstock.strict_yaml.places import Path
+from penstock.text.commands import command
+from penstock.text.names import nearest
 from penstock.upgrade.changes import own_settings, rendered, require_known_flags
-from penstock.upgrade.engine import engine_notes
-from penstock.upgrade.model import Change, Upgrade
-from penstock.upgrade.steps import skew, steps
+from penstock.upgrade.crds import CRDS
+from penstock.upgrade.report import Change, Step, Upgrade
 
 
 def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
@@ -42,13 +43,13 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
     _require_adjacent(path, old, new)
     if problems := [*require_known_flags(loaded, old), *_other_images(loaded, old)]:
         raise GraphError(*problems)
-    found = own_settings(loaded, old, new)
-    if found.problems:
-        raise GraphError(*found.problems)
+    settings = own_settings(loaded, old, new)
+    if settings.problems:
+        raise GraphError(*settings.problems)
     changes: dict[Path, str | tuple[str, ...]] = {
         ("dynamo",): new,
         **_images(loaded, new),
-        **found.renames,
+        **settings.renames,
     }
     after = set_texts(text, changes, str(path))
     before_source = graph_source(text, str(path))
@@ -65,16 +66,16 @@ def plan_upgrade(text: str, path: FilePath, new: str) -> Upgrade:
         needs_operator=loaded.graph.platform == "dynamo",
         steps=steps(loaded, old, new),
         skew=tuple(skew(old, new, has_operator=loaded.graph.platform == "dynamo")),
-        changes=tuple(_changes(found.changes, rendered(before_source, after_source, new))),
+        changes=tuple(_changes(settings.changes, rendered(before_source, after_source, new))),
         restarts=tuple(restarts),
         notes=tuple(_notes(loaded, new)),
     )
 
 
-def _changes(own: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
-    """Those of the graph's own settings, and then those that only the chart writes."""
+def _changes(in_graph: Iterable[Change], of_chart: Iterable[Change]) -> Iterator[Change]:
+    """The changes of the graph's own settings, then those that only the chart writes."""
     seen = set()
-    for change in (*own, *of_chart):
+    for change in (*in_graph, *of_chart):
         if (change.place, change.text) not in seen:
             seen.add((change.place, change.text))
             yield change
@@ -169,3 +170,113 @@ def _notes(loaded: LoadedGraph, new: str) -> list[str]:
         )
     notes += [note for version in (old, new) if (note := about_wheel(version))]
     return [*notes, *engine_notes(loaded.graph, old, new)]
+
+
+# NIXL of TensorRT-LLM, vLLM and SGLang, and UCX (docs.nvidia.com/dynamo, Deprecations, 2026-11-23).
+TRANSFER: Mapping[str, tuple[str, str, str, str]] = {
+    "1.5": ("1.3.1", "1.3.2", "1.4.0", "1.21"),
+    "1.6": ("1.3.1", "1.4.1", "1.5.0", "1.21"),
+    "1.7": ("1.5.2", "1.5.0", "1.5.2", "1.22"),
+}
+ENGINES = ("trtllm", "vllm", "sglang")
+# The newest TensorRT-LLM whose configuration keys were read (engines/llm_args).
+KEYS_UNTIL = "1.3.0rc29"
+
+
+def engine_notes(graph: Graph, old: str, new: str) -> Iterator[str]:
+    """The versions in the images of the newest patches, and whether the engine's keys are known."""
+    kind, releases = graph.engine.kind, (minor(old), minor(new))
+    if kind not in ENGINES or releases[0] == releases[1]:
+        return
+    name, at = NAMES[kind], ENGINES.index(kind)
+    versions = {
+        name: [str(getattr(RELEASES[release], kind)) for release in releases],
+        "NIXL": [TRANSFER[release][at] for release in releases],
+        "UCX": [TRANSFER[release][-1] for release in releases],
+    }
+    changes = ", ".join(
+        f"{program} {first} → {second}"
+        for program, (first, second) in versions.items()
+        if first != second
+    )
+    yield f"NVIDIA's images of {RELEASES[releases[1]].dynamo}: {changes}"
+    if (release := versions[name][1]) != KEYS_UNTIL and kind == "trtllm":
+        yield (
+            f"the keys of {name} {release} were not verified, only those up to {KEYS_UNTIL}: "
+            f"compare the graph's engine settings with the release notes of {name}"
+        )
+
+
+CHART = "oci://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform"
+# Releases that may be apart (docs of 1.6, rolling-updates.mdx).
+FRONTEND_BEHIND, OPERATOR_BEHIND = 2, 2
+
+
+def steps(loaded: LoadedGraph, old: str, new: str) -> tuple[Step, ...]:
+    return tuple(_steps(loaded, old, new))
+
+
+def _steps(loaded: LoadedGraph, old: str, new: str) -> Iterator[Step]:
+    graph = loaded.graph
+    if graph.platform == "dynamo":
+        yield Step(
+            title=f"CRDs of Dynamo {new}",
+            actions=(
+                "The operator's chart applies them before the operator starts (upgradeCRD: true, "
+                "its default). With upgradeCRD: false, apply them yourself first, with "
+                "`kubectl apply --server-side`.",
+                f"Check: `kubectl get crd {' '.join(CRDS)}` must list all four.",
+            ),
+        )
+        if _needs_grove(graph):
+            yield Step(
+                title="Grove",
+                actions=(
+                    f"This graph needs it. Install the version that the chart of Dynamo {new} "
+                    "names (`helm show chart`), and wait until its operator is ready.",
+                ),
+            )
+        yield Step(title=f"operator {new}", actions=tuple(_operator(new)))
+    yield Step(
+        title=f"graph {loaded.name}",
+        actions=(
+            f"{command('upgrade', loaded.source, '--to', new)} writes the file.",
+            f"{command('diff', loaded.source)} shows the rollout, and "
+            f"{command('apply', loaded.source)} performs it. Change all pools in one apply.",
+            "Upgrade the next graph when this one is ready.",
+        ),
+    )
+
+
+def _operator(new: str) -> Iterator[str]:
+    helm = f"helm upgrade dynamo-platform {CHART} --version {new} -n dynamo-system"
+    yield f"`{helm} --reset-then-reuse-values`"
+    if is_prerelease(new):
+        yield f"{new} is a pre-release: a chart or image with this version may not be published."
+    yield "Upgrading the operator restarts no graph. Wait until it is ready before you change one."
+
+
+def _needs_grove(graph: Graph) -> bool:
+    return graph.cluster.topology is not None or any(p.nodes >= 2 for p in graph.pools.values())
+
+
+def skew(old: str, new: str, *, has_operator: bool) -> Iterator[str]:
+    """The documented limits of version skew in Dynamo, for an upgrade by at most one release."""
+    if minor(old) == minor(new):
+        yield f"{old} and {new}: supported (one minor release)"
+        return
+    if has_operator:
+        limit = f"graphs up to {OPERATOR_BEHIND} releases older"
+        yield f"operator {minor(new)}, graphs {minor(old)}: supported ({limit})"
+    limit = f"workers up to {FRONTEND_BEHIND} releases older"
+    yield f"frontends {minor(new)}, workers {minor(old)}: supported ({limit})"
+    yield (
+        f"frontends {minor(old)}, workers {minor(new)}: not documented as supported; a rollout of "
+        "all pods in one apply has them together for a short time"
+    )
+    apart_text = (
+        "the workers of each generation use a Dynamo namespace of their own, so old and new ones "
+        "do not exchange KV blocks"
+    )
+    pools = f"prefill {minor(old)}, decode {minor(new)}, or the reverse"
+    yield f"{pools}: not documented as supported" + (f"; {apart_text}" if has_operator else "")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-
-from penstock.upgrade.model import Change, Upgrade
+from dataclasses import dataclass
 
 
 def lines(upgrade: Upgrade) -> Iterator[str]:
@@ -38,13 +37,51 @@ def diff(upgrade: Upgrade) -> Iterator[str]:
 
 
 def _section(title: str, entries: Iterable[str], empty: str = "") -> Iterator[str]:
-    found = [f"  {line}" for line in entries]
-    if found or empty:
+    entry_lines = [f"  {line}" for line in entries]
+    if entry_lines or empty:
         yield ""
         yield title
-        yield from found or [f"  {empty}"]
+        yield from entry_lines or [f"  {empty}"]
 
 
 def _change(change: Change, upgrade: Upgrade) -> str:
     where = f"{upgrade.source}:{change.line}" if change.line else upgrade.source
     return f"{where} {change.place}: {change.text}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A flag, a variable or a field of the graph that the upgrade concerns."""
+
+    # Path in the graph, such as `frontend.args.2` or `router.temperature`.
+    place: str
+    line: int | None
+    # What changes, and what is done or must be done.
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One thing to do on a cluster, in order."""
+
+    title: str
+    actions: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upgrade:
+    """The upgrade of one graph file."""
+
+    source: str
+    old: str
+    new: str
+    # The text of the graph, before and after.
+    before: str
+    after: str
+    needs_operator: bool
+    steps: tuple[Step, ...]
+    # Which versions may run together during the upgrade.
+    skew: tuple[str, ...]
+    changes: tuple[Change, ...]
+    restarts: tuple[str, ...]
+    notes: tuple[str, ...] = ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
+from penstock.verify.probes import NOT_COVERED
 from penstock.verify.result import Verdict
+from penstock.verify.run_probes import ProbeRun
 
 SCHEMA_VERSION: Final = 1
 
@@ -44,3 +46,24 @@ class VerifyDocument(Document):
     """Whether mockers run instead of the engine."""
     probes: Sequence[ProbeDocument]
     """Results in order of the probes."""
+
+
+def verify_document(probes: Sequence[ProbeRun], *, is_mocked: bool) -> VerifyDocument:
+    return VerifyDocument(
+        schema_version=SCHEMA_VERSION,
+        ok=all(probe.ok for probe in probes),
+        engine_is_substitute=is_mocked,
+        probes=[
+            ProbeDocument(
+                name=probe.name,
+                verdict=probe.result.verdict,
+                detail=probe.result.detail,
+                not_covered=NOT_COVERED[probe.name],
+                hint=probe.result.hint,
+                seconds=round(probe.seconds, 3),
+                required=probe.required,
+                ok=probe.ok,
+            )
+            for probe in probes
+        ],
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.engines.llamacpp import uses_nixl
 from penstock.engines.settings import read_settings
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
@@ -41,7 +40,7 @@ class Expectations:
     transport: str
     """How KV moves: rdma, tcp or auto."""
     uses_ucx: bool = True
-    """Whether UCX moves KV, as far as known: llama.cpp's workers use it only with NIXL."""
+    """Whether UCX moves KV, as far as known: llama.cpp's workers use shared memory."""
     empty_pools: tuple[str, ...] = ()
     """Names of the worker pools with 0 replicas."""
     must_pass: frozenset[str] = frozenset()
@@ -79,8 +78,7 @@ def read_expectations(source: Source) -> Expectations:
         reasoning_parser=_flag(launches, "--dyn-reasoning-parser"),
         tool_call_parser=_flag(launches, "--dyn-tool-call-parser"),
         transport=_transport(launches),
-        uses_ucx=not all(c.engine is Engine.LLAMACPP for c in workers)
-        or any(map(uses_nixl, workers)),
+        uses_ucx=not all(c.engine is Engine.LLAMACPP for c in workers),
         empty_pools=tuple(c.name for c in workers if not c.replicas),
         must_pass=frozenset(must),
     )

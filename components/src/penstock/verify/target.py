@@ -240,8 +240,8 @@ class ProbeTarget:
         health = self.get("/health").body
         # Dynamo 1.7: `{"status": "healthy", "stage": "ready"}`.
         is_listed = "instances" in health or "stage" not in health
-        found = self._instances_of_health() if is_listed else self._instances_of_metrics()
-        mine = {i for i in found if i.namespace.startswith(self.namespace)}
+        instances = self._instances_of_health() if is_listed else self._instances_of_metrics()
+        mine = {i for i in instances if i.namespace.startswith(self.namespace)}
         return tuple(sorted(mine, key=lambda i: (i.namespace, i.role, i.worker_id)))
 
     def _instances_of_health(self) -> set[Instance]:

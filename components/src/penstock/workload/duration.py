@@ -31,24 +31,24 @@ def at_scale(workload: Workload, scale: float, *, min_requests: int | None = Non
     has. A ramp and a trace keep their own requests.
     """
     scaled = workload.scaled(scale)
-    own = workload.fixed_requests
-    if own is None:
+    unscaled = workload.fixed_requests
+    if unscaled is None:
         return scaled
-    least = own if min_requests is None else min_requests
-    requests = min(max(round(own * scale), least), max(MAX_REPLAYED_REQUESTS, own))
+    least = unscaled if min_requests is None else min_requests
+    requests = min(max(round(unscaled * scale), least), max(MAX_REPLAYED_REQUESTS, unscaled))
     return scaled.with_requests(max(requests, REQUESTS_PER_CLIENT * scaled.concurrency))
 
 
 def for_search(workload: Workload, scale: float, *, repeat: int = 1) -> Workload:
-    """As `at_scale`, for a search over scales: with no more requests than select one.
+    """The workload `at_scale` for a search over scales, with no more requests than select one.
 
     ``repeat``: times as many, for the replay that decides.
     """
     scaled = at_scale(workload, scale)
-    own, searched = workload.fixed_requests, scaled.fixed_requests
-    if own is None or searched is None:
+    unscaled, searched = workload.fixed_requests, scaled.fixed_requests
+    if unscaled is None or searched is None:
         return scaled
-    most = max(own, MAX_SEARCHED_REQUESTS, REQUESTS_PER_CLIENT * scaled.concurrency)
+    most = max(unscaled, MAX_SEARCHED_REQUESTS, REQUESTS_PER_CLIENT * scaled.concurrency)
     requests = max(min(searched, most), _conversation_requests(scaled)) * repeat
     return scaled.with_requests(min(requests, max(MAX_REPLAYED_REQUESTS, most)))
 
@@ -74,11 +74,11 @@ def exceeds_sample_limit(workload: Workload) -> bool:
 def lengthened(workload: Workload, growth: float) -> Workload | None:
     """The workload with ``growth`` times as many requests, up to the limit of a replay; None if it
     cannot have many more, or needs none. Of a trace, a part can be lengthened."""
-    own = workload.requests if workload.trace else workload.fixed_requests
-    if own is None or growth <= 1:
+    current = workload.requests if workload.trace else workload.fixed_requests
+    if current is None or growth <= 1:
         return None
-    requests = min(ceil(own * growth), MAX_REPLAYED_REQUESTS)
-    is_worthwhile = requests >= own * min(growth, MIN_GROWTH)
+    requests = min(ceil(current * growth), MAX_REPLAYED_REQUESTS)
+    is_worthwhile = requests >= current * min(growth, MIN_GROWTH)
     return workload.with_requests(requests) if is_worthwhile else None
 
 
@@ -116,8 +116,8 @@ def for_steady_state(
     if workload.trace is None and workload.fixed_requests is None:
         return workload
     if workload.concurrency:
-        own = workload.fixed_requests or DEFAULT_REQUESTS
-        return workload.with_requests(min(own, DEFAULT_REQUESTS))
+        sampled = workload.fixed_requests or DEFAULT_REQUESTS
+        return workload.with_requests(min(sampled, DEFAULT_REQUESTS))
     needed = steady_state_requests(workload, rate=rate, request_s=request_s)
     if recorded is not None:
         return workload.with_requests(min(recorded, max(MIN_PLANNED_TRACE_REQUESTS, needed)))
@@ -128,8 +128,8 @@ def planned_requests(workload: Workload, scale: float) -> int:
     """Requests of a replay of `plan` at ``scale``; a trace has the same at every scale."""
     if workload.trace is not None:
         return workload.requests or 0
-    own = max(workload.sampled_requests, REQUESTS_PER_CLIENT * workload.concurrency)
-    return round(own * scale)
+    sampled = max(workload.sampled_requests, REQUESTS_PER_CLIENT * workload.concurrency)
+    return round(sampled * scale)
 
 
 def exceeds_plan_limit(workload: Workload, scale: float) -> bool:

@@ -9,13 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from penstock.errors import GraphError, InputError, Problem, UsageError
+from penstock.files import shipped
 from penstock.graph.not_a_graph import kind_of_manifest
 from penstock.graph.text_file import read_text_file
-from penstock.nearest import CHOICE_CUTOFF, nearest
-from penstock.shipped import shipped
 from penstock.strict_yaml.kind import DocumentKind
-from penstock.strict_yaml.parse import parse_strictly
-from penstock.strict_yaml.problems import field_problems
+from penstock.strict_yaml.problems import field_problems, parse_strictly
+from penstock.text.names import CHOICE_CUTOFF, nearest
 from penstock.workload.duration import at_scale, exceeds_sample_limit, for_search
 from penstock.workload.model import Arrival, Workload, too_many
 from penstock.workload.request import Request
@@ -41,7 +40,7 @@ class LoadedWorkload:
     change: Change | None = None  # is applied to the requests: see `workload.sensitivity`
 
     def requests(self, seed: int) -> tuple[Request, ...]:
-        """In order of arrival; a trace is the same for every seed.
+        """The requests in order of arrival; a trace is the same for every seed.
 
         InputError for a broken trace, and for more requests than can be sampled.
         """
@@ -64,7 +63,7 @@ class LoadedWorkload:
 
     @property
     def requests_without_output(self) -> int:
-        """Those of a trace, which are left out."""
+        """The number of requests of a trace that are left out."""
         recorded = self._recorded()
         return recorded.without_output if recorded else 0
 
@@ -93,7 +92,8 @@ class LoadedWorkload:
         return replace(self, workload=workload)
 
     def with_concurrency(self, concurrency: int) -> LoadedWorkload:
-        """With a closed loop instead of its arrivals. UsageError for a trace or conversations."""
+        """The workload with a closed loop instead of its arrivals. UsageError for a trace or
+        conversations."""
         if self.workload.arrival is None or self.workload.conversation is not None:
             message = f"{self.name} has recorded arrivals or conversations"
             problem = Problem(place="--concurrency", message=message, fix="Use --scale instead.")
@@ -115,15 +115,15 @@ class LoadedWorkload:
         return self.with_workload(self.workload.with_requests(requests))
 
     def scaled(self, scale: float) -> LoadedWorkload:
-        """With ``scale`` times the arrival rate, and as many requests."""
+        """The workload with ``scale`` times the arrival rate, and as many requests."""
         return self.with_workload(self.workload.scaled(scale))
 
     def at_scale(self, scale: float, *, min_requests: int | None = None) -> LoadedWorkload:
-        """As `penstock.workload.duration.at_scale`."""
+        """See `penstock.workload.duration.at_scale`."""
         return self.with_workload(at_scale(self.workload, scale, min_requests=min_requests))
 
     def for_search(self, scale: float, *, repeat: int = 1) -> LoadedWorkload:
-        """As `penstock.workload.duration.for_search`."""
+        """See `penstock.workload.duration.for_search`."""
         return self.with_workload(for_search(self.workload, scale, repeat=repeat))
 
 
@@ -132,7 +132,8 @@ def ready_names() -> list[str]:
 
 
 def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
-    """By path, or by the name of a ready-made one. ``trace`` replaces the file's own trace.
+    """The workload with this path, or the name of a ready-made one. ``trace`` replaces the file's
+    own trace.
 
     InputError if there is no such file, GraphError if the file is wrong.
     """
@@ -147,7 +148,7 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
             message = f"{loaded.name} samples its requests and reads no trace"
             raise InputError(Problem(place="--trace", message=message, fix="Remove --trace."))
         return loaded
-    file = trace or (path.parent / own if (own := loaded.workload.trace.file) else None)
+    file = trace or (path.parent / relative if (relative := loaded.workload.trace.file) else None)
     if file is None:
         fix = "Add --trace FILE"
         raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from penstock.significant import limit_text
 from penstock.strict_yaml.base import Positive, Spec, Text
+from penstock.text.numbers import limit_text
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

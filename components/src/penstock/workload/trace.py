@@ -17,7 +17,7 @@ from math import ceil
 from typing import Any
 
 from penstock.errors import InputError, Problem
-from penstock.significant import limit_text
+from penstock.text.numbers import limit_text
 from penstock.workload.model import Trace
 from penstock.workload.request import BLOCK_TOKENS, Request
 

@@ -59,7 +59,7 @@ def require_environment() -> Path:
     """The environment's Python; MissingToolError if it or the vocabulary is not installed."""
     python = require_python(NAME, "agentperf-local, which sends the requests, is missing", SIZE)
     if harmony.tiktoken_cache() is None:
-        fix = f"Run `penstock env install {harmony.NAME}`."
+        fix = f"Run `penstock tools env install {harmony.NAME}`."
         message = "o200k_base.tiktoken, with which agentperf-local counts tokens, is missing"
         raise MissingToolError(Problem(message=message, fix=fix))
     return python
@@ -139,13 +139,13 @@ def _read(endpoint: Endpoint, replay: str, folder: Path) -> AgentPerf:
     )
 
 
-def require_success(found: AgentPerf) -> None:
+def require_success(result: AgentPerf) -> None:
     """After the figures were printed. BenchError if a turn failed."""
-    if found.result["success"]:
+    if result.result["success"]:
         return
-    totals = found.summary["totals"]
+    totals = result.summary["totals"]
     message = f"{totals['failed_turns']} of {totals['turns']} turns failed"
-    if causes := [line for line in found.remarks if "First error:" in line]:
+    if causes := [line for line in result.remarks if "First error:" in line]:
         message += f": {causes[0].partition('First error:')[2].strip()[:500]}"
     fix = f"Read {FOLDER}/failures.json in the folder that --out names."
-    raise BenchError(Problem(place=found.url, message=message, fix=fix))
+    raise BenchError(Problem(place=result.url, message=message, fix=fix))

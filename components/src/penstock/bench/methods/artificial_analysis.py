@@ -120,7 +120,7 @@ def throughput(request: ServedRequest) -> float:
 
 
 def speeds(served: Sequence[ServedRequest]) -> list[float]:
-    return [speed for one in served if (speed := output_speed(one)) is not None]
+    return [speed for request in served if (speed := output_speed(request)) is not None]
 
 
 def fixed_requests(count: int, input_tokens: int, output_tokens: int) -> tuple[Request, ...]:
@@ -171,11 +171,11 @@ def measure_part(
         requests=requests,
         failures=Failures.of(records),
         unsent=records.unsent,
-        ttft_ms=Spread.of([one.ttft_ms for one in served]),
-        e2e_ms=Spread.of([one.e2e_ms for one in served]),
+        ttft_ms=Spread.of([request.ttft_ms for request in served]),
+        e2e_ms=Spread.of([request.e2e_ms for request in served]),
         output_speed=Spread.of(speeds(served)),
-        throughput=Spread.of([throughput(one) for one in served]),
-        tokens_per_chunk=sum(one.tokens for one in served) / chunks if chunks else None,
+        throughput=Spread.of([throughput(request) for request in served]),
+        tokens_per_chunk=sum(request.tokens for request in served) / chunks if chunks else None,
         context=context,
         cpu_share=sent.cpu_share,
         interrupted=sent.interrupted,

@@ -16,8 +16,8 @@ def reported_context(model: Mapping[str, Any]) -> int | None:
     """In tokens. ``model``: one entry of `/v1/models`. None if it does not contain a positive
     integer."""
     meta = model.get("meta")
-    own = meta.get(LLAMACPP) if isinstance(meta, Mapping) else None
-    for value in (own, model.get(VLLM), model.get(DYNAMO)):
+    llamacpp = meta.get(LLAMACPP) if isinstance(meta, Mapping) else None
+    for value in (llamacpp, model.get(VLLM), model.get(DYNAMO)):
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
     return None
@@ -30,5 +30,7 @@ def served_context(url: str, name: str) -> int | None:
         listed = endpoint.get("/v1/models").body.get("data")
     finally:
         endpoint.close()
-    entries = [one for one in listed or () if isinstance(one, dict) and one.get("id") == name]
+    entries = [
+        entry for entry in listed or () if isinstance(entry, dict) and entry.get("id") == name
+    ]
     return reported_context(entries[0]) if entries else None

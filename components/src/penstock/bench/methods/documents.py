@@ -1,15 +1,33 @@
-"""The JSON documents of `penstock bench --method`, which are part of the schema of `bench`."""
+"""The JSON documents of `penstock bench public`, which are part of the schema of `bench`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final, Literal
 
+from penstock.bench import aiperf
 from penstock.bench.measurement import Failures
-from penstock.bench.methods.artificial_analysis import Part, Spread
-from penstock.bench.methods.system_load import Phase
+from penstock.bench.methods.agentperf import VERSION as AGENTPERF
+from penstock.bench.methods.agentperf import AgentPerf
+from penstock.bench.methods.artificial_analysis import Part, PartResult, Spread
+from penstock.bench.methods.frontend_counters import quantile
+from penstock.bench.methods.openrouter import Observation
+from penstock.bench.methods.report import (
+    DEFINITIONS,
+    MS,
+    SHARES,
+    mean_speed,
+    mean_throughput,
+    openrouter_remarks,
+    part_remarks,
+    system_load_remarks,
+    windows_of,
+)
+from penstock.bench.methods.request_speeds import fastest
+from penstock.bench.methods.system_load import Phase, SystemLoad
 from penstock.bench.run import Endpoint
-from penstock.json_document import Document
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 
@@ -182,3 +200,99 @@ class OpenRouterDocument(Document):
 
 
 MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | OpenRouterDocument
+
+
+def prompts_document(result: PartResult) -> PromptsDocument:
+    fields = {name: getattr(result, name) for name in PartResult.__dataclass_fields__}
+    return PromptsDocument(
+        **fields
+        | {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "artificial-analysis-prompts",
+            "method": "artificial-analysis",
+            "client": aiperf.VERSION,
+            "definitions": DEFINITIONS,
+            "distortion": result.distortion or None,
+            "interrupted": result.interrupted or None,
+            "remarks": list(part_remarks(result)),
+        }
+    )
+
+
+def system_load_document(result: SystemLoad) -> SystemLoadDocument:
+    return SystemLoadDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="artificial-analysis-system-load",
+        method="artificial-analysis",
+        part="system-load",
+        client=aiperf.VERSION,
+        endpoint=result.endpoint,
+        phase_s=result.phase_s,
+        phases=list(result.phases),
+        reached_ceiling=result.reached_ceiling,
+        definitions=DEFINITIONS,
+        interrupted=result.interrupted or None,
+        remarks=list(system_load_remarks(result)),
+    )
+
+
+def agentperf_document(result: AgentPerf) -> AgentPerfDocument:
+    return AgentPerfDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="artificial-analysis-agentperf",
+        method="artificial-analysis",
+        part="agentperf",
+        url=result.url,
+        model=result.model,
+        client=AGENTPERF,
+        replay=result.replay,
+        context=result.result["context"],
+        has_full_context=result.has_full_context,
+        summary=result.summary,
+        remarks=list(result.remarks),
+    )
+
+
+def _finite(value: float) -> float | None:
+    return None if value == inf else value
+
+
+def openrouter_document(observation: Observation) -> OpenRouterDocument:
+    total = observation.total
+    ttft = {name: quantile(total.ttft, share) for name, share in SHARES.items()}
+    speeds = {
+        name: fastest(observation.known, observation.unknown, s) for name, s in SHARES.items()
+    }
+    return OpenRouterDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="openrouter",
+        method="openrouter",
+        model=observation.model,
+        urls=list(observation.urls),
+        seconds=observation.seconds,
+        requests=OutcomeCounts(
+            successful=total.ok, failed=total.errors, client_errors=total.client_errors
+        ),
+        ttft_ms={
+            name: TtftEstimate(
+                value=estimate.value and estimate.value * MS,
+                bucket=(estimate.low * MS, _finite(estimate.high * MS)),
+            )
+            if estimate
+            else None
+            for name, estimate in ttft.items()
+        },
+        throughput={
+            name: ThroughputBounds(low=speed.low, high=_finite(speed.high)) if speed else None
+            for name, speed in speeds.items()
+        },
+        mean_throughput=mean_throughput(total),
+        mean_output_speed=mean_speed(total),
+        uptime={
+            name: window.uptime if window else None
+            for name, window in windows_of(observation).items()
+        },
+        definitions=DEFINITIONS,
+        interrupted=observation.interrupted or None,
+        remarks=list(openrouter_remarks(observation)),
+    )

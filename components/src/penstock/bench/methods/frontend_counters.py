@@ -49,15 +49,17 @@ class Counters:
         return self._combined(other, 1)
 
     def _combined(self, other: Counters, sign: int) -> Counters:
-        made: dict[str, Any] = {}
-        for one in fields(self):
-            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+        combined: dict[str, Any] = {}
+        for counter in fields(self):
+            mine, theirs = getattr(self, counter.name), getattr(other, counter.name)
             if isinstance(mine, Mapping):
                 keys = [*mine, *(key for key in theirs if key not in mine)]
-                made[one.name] = {k: mine.get(k, 0.0) + sign * theirs.get(k, 0.0) for k in keys}
+                combined[counter.name] = {
+                    k: mine.get(k, 0.0) + sign * theirs.get(k, 0.0) for k in keys
+                }
             else:
-                made[one.name] = mine + sign * theirs
-        return Counters(**made)
+                combined[counter.name] = mine + sign * theirs
+        return Counters(**combined)
 
     @property
     def is_below_zero(self) -> bool:
@@ -79,7 +81,7 @@ class Counters:
         return sum(n for (_, kind), n in self._failed() if kind in OF_CLIENTS)
 
     def _failed(self) -> Iterable[tuple[Outcome, float]]:
-        return ((one, n) for one, n in self.outcomes.items() if one[0] != SUCCESS)
+        return ((labels, count) for labels, count in self.outcomes.items() if labels[0] != SUCCESS)
 
     @property
     def uptime(self) -> float | None:
@@ -107,7 +109,7 @@ def read_scrape(text: str, model: str) -> Scrape:
     """ValueError if ``text`` is not in Prometheus' text format."""
     # Most of the 100 kB of a scrape are other metrics, and parsing is slow.
     metrics = Metrics(tuple(parse("\n".join(_relevant(text)) + "\n")))
-    label = next((one for one in _models(metrics) if one.casefold() == model.casefold()), model)
+    label = next((name for name in _models(metrics) if name.casefold() == model.casefold()), model)
     uptimes = list(metrics.find(UPTIME))
     is_one = len(uptimes) == 1
     return Scrape(
@@ -147,3 +149,32 @@ def _counters(metrics: Metrics, model: str) -> Counters:
         gaps=total(f"{ITL}_count"),
         gap_s=total(f"{ITL}_sum"),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A percentile, known only to be in a bucket."""
+
+    value: float | None
+    """Linear in the bucket, as Prometheus' `histogram_quantile`; None in the last bucket, which
+    has no upper bound."""
+    low: float
+    high: float
+    """Bounds of the bucket; infinite for the last one."""
+
+
+def quantile(buckets: Mapping[float, float], share: float) -> Estimate | None:
+    """``buckets``: counts by upper bound, the lower buckets included. None without values."""
+    bounds = sorted(buckets)
+    total = buckets[bounds[-1]] if bounds else 0.0
+    if not total:
+        return None
+    rank, low, below = share * total, 0.0, 0.0
+    for high in bounds:
+        count = buckets[high]
+        if count >= rank and count > below:
+            inside = (rank - below) / (count - below)
+            value = None if high == inf else low + inside * (high - low)
+            return Estimate(value=value, low=low, high=high)
+        low, below = high, count
+    return None

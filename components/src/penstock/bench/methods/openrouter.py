@@ -57,11 +57,11 @@ class Observation:
         """The last ``seconds``; None if the run was shorter."""
         if self.seconds < seconds:
             return None
-        found = Counters()
+        total = Counters()
         for at, change in self.changes:
             if at > self.seconds - seconds:
-                found += change
-        return found
+                total += change
+        return total
 
 
 @dataclass(kw_only=True)
@@ -153,8 +153,8 @@ def _observe(
         total=sum((change for _, change in recorder.changes), Counters()),
         changes=recorder.changes,
         since_start=sum(recorder.last.values(), recorder.ended),
-        known=tuple(speed for one in speeds for speed in one.known),
-        unknown=sum(one.unknown for one in speeds),
+        known=tuple(speed for each in speeds for speed in each.known),
+        unknown=sum(each.unknown for each in speeds),
         interrupted=interrupted,
     )
 
@@ -210,9 +210,9 @@ class _Client:
         return response.text
 
 
-def require_traffic(found: Observation) -> None:
+def require_traffic(observation: Observation) -> None:
     """After the figures were printed. BenchError if no request ended during the run."""
-    if not any(found.total.outcomes.values()):
-        message = f"no request for {found.model} ended within {found.seconds:.0f} s"
+    if not any(observation.total.outcomes.values()):
+        message = f"no request for {observation.model} ended within {observation.seconds:.0f} s"
         fix = "Repeat the run while clients use the model; this method sends no requests."
-        raise BenchError(Problem(place=", ".join(found.urls), message=message, fix=fix))
+        raise BenchError(Problem(place=", ".join(observation.urls), message=message, fix=fix))

@@ -114,7 +114,7 @@ def system_load(
                 raise
             interrupted = str(error) or INTERRUPTED
             break
-        best = max((one.system_throughput for one in phases), default=0.0)
+        best = max((phase.system_throughput for phase in phases), default=0.0)
         phases.append(phase)
         reached = phase.system_throughput < RISE * best
         if interrupted or reached or not phase.response_rate:
@@ -176,12 +176,12 @@ class _Test:
         return send([traffic], self._timeout_s, at_level)
 
     def _take(self, records: Records) -> None:
-        durations = [one.e2e_ms for one in records.served.values()]
+        durations = [request.e2e_ms for request in records.served.values()]
         if durations:
             self._usual_ms = median(durations)
             self._fastest_ms = min([*durations, self._fastest_ms or durations[0]])
         elif not self._usual_ms:
-            reasons = ", ".join(sorted({one.reason for one in records.failed}))
+            reasons = ", ".join(sorted({failure.reason for failure in records.failed}))
             message = f"did not serve the first request: {reasons}"
             raise BenchError(Problem(place=self._endpoint.url, message=message))
 
@@ -202,17 +202,17 @@ def phase_of(
         end = min(end, served[-1].arrived_ms)
     begin = max(begin, end - phase_s * 1000)
     seconds = max(end - begin, 0.0) / 1000
-    tokens = sum(tokens_between(one, begin, end) for one in served)
+    tokens = sum(tokens_between(request, begin, end) for request in served)
     failures = Failures.of(records)
     return Phase(
         concurrency=level,
         window_s=seconds,
         system_throughput=tokens / seconds if seconds else 0.0,
         response_rate=1 - failures.share if failures.sent else 0.0,
-        ttft_ms=Spread.of([one.ttft_ms for one in served]),
-        e2e_ms=Spread.of([one.e2e_ms for one in served]),
+        ttft_ms=Spread.of([request.ttft_ms for request in served]),
+        e2e_ms=Spread.of([request.e2e_ms for request in served]),
         output_speed=Spread.of(speeds(served)),
-        throughput=Spread.of([throughput(one) for one in served]),
+        throughput=Spread.of([throughput(request) for request in served]),
         failures=failures,
         cpu_share=cpu_share,
     )
@@ -223,4 +223,4 @@ def _window(served: Sequence[ServedRequest], duration_s: float) -> tuple[float, 
     if not served:
         return 0.0, 0.0
     first = served[0].arrived_ms
-    return first + median(one.e2e_ms for one in served), first + duration_s * 1000
+    return first + median(request.e2e_ms for request in served), first + duration_s * 1000

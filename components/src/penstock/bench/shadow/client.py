@@ -48,8 +48,8 @@ class ShadowEndpoint:
     @property
     def key(self) -> str:
         """API key from the environment; empty if there is none."""
-        own = os.environ.get(KEY_OF_SECOND) if self.name == "B" else None
-        return own or os.environ.get(KEY) or ""
+        own_key = os.environ.get(KEY_OF_SECOND) if self.name == "B" else None
+        return own_key or os.environ.get(KEY) or ""
 
 
 class Client:

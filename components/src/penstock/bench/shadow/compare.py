@@ -46,10 +46,10 @@ def compared(
 ) -> dict[DifferenceClass, Compared]:
     """Only classes that apply: all but `ERROR` need two complete responses, and `TEXT` does not
     apply if ``has_random_text``."""
-    found = dict(_compared(request, first, second))
+    by_class = dict(_compared(request, first, second))
     if has_random_text:
-        found.pop(DifferenceClass.TEXT, None)
-    return found
+        by_class.pop(DifferenceClass.TEXT, None)
+    return by_class
 
 
 def _compared(
@@ -69,11 +69,11 @@ def _compared(
     if request.wants_json and not (first.tool_calls or second.tool_calls):
         valid = _is_json(first.text), _is_json(second.text)
         names = ("invalid", "valid")
-        yield DifferenceClass.JSON, _values(valid[0] != valid[1], *(names[one] for one in valid))
+        yield DifferenceClass.JSON, _values(valid[0] != valid[1], *(names[each] for each in valid))
     reasons = bool(first.reasoning), bool(second.reasoning)
     names = ("none", "present")
-    found = _values(reasons[0] != reasons[1], *(names[one] for one in reasons))
-    yield DifferenceClass.REASONING, found
+    finish = _values(reasons[0] != reasons[1], *(names[reason] for reason in reasons))
+    yield DifferenceClass.REASONING, finish
     ends = first.finish_reason or "none", second.finish_reason or "none"
     yield DifferenceClass.FINISH_REASON, _values(ends[0] != ends[1], *ends)
     if (first.completion_tokens is None) == (second.completion_tokens is None):
@@ -87,12 +87,12 @@ def _tools(
 ) -> Iterator[tuple[DifferenceClass, Compared]]:
     if not (request.has_tools or first.tool_calls or second.tool_calls):
         return
-    names = [[call.name for call in one.tool_calls] for one in (first, second)]
-    shown = [_call_names(request, some) for some in names]
-    yield DifferenceClass.TOOL_CALLS, _values(names[0] != names[1], *shown)
+    names = [[call.name for call in each.tool_calls] for each in (first, second)]
+    described_names = [_call_names(request, name) for name in names]
+    yield DifferenceClass.TOOL_CALLS, _values(names[0] != names[1], *described_names)
     if names[0] and names[0] == names[1]:
-        keys = [[call.keys for call in one.tool_calls] for one in (first, second)]
-        described = [_described(some) for some in keys]
+        keys = [[call.keys for call in each.tool_calls] for each in (first, second)]
+        described = [_described(key) for key in keys]
         yield DifferenceClass.TOOL_ARGUMENTS, _values(keys[0] != keys[1], *described)
 
 
@@ -103,7 +103,7 @@ def _call_names(request: ShadowRequest, names: list[str]) -> str:
 
 
 def _described(keys: list[tuple[str, ...] | None]) -> str:
-    return "; ".join("invalid JSON" if one is None else f"keys: {len(one)}" for one in keys)
+    return "; ".join("invalid JSON" if key is None else f"keys: {len(key)}" for key in keys)
 
 
 def _values(differs: bool, first: object, second: object) -> Compared:
@@ -112,16 +112,16 @@ def _values(differs: bool, first: object, second: object) -> Compared:
 
 def _text(first: ShadowResponse, second: ShadowResponse) -> Compared:
     """Reasoning and content. Where one of them is missing, `REASONING` shows it."""
-    for part, one, other in (
+    for part, each, other in (
         ("reasoning", first.reasoning, second.reasoning),
         ("content", first.text, second.text),
     ):
-        if one != other:
-            both = zip(one, other, strict=False)
+        if each != other:
+            both = zip(each, other, strict=False)
             position = len(list(takewhile(lambda pair: pair[0] == pair[1], both)))
             return Compared(
                 differs=True,
-                detail=f"{part}: {len(one)} → {len(other)} characters",
+                detail=f"{part}: {len(each)} → {len(other)} characters",
                 position=position,
             )
     return Compared(differs=False)

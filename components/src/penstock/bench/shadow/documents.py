@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Final, Literal
 
 from penstock.bench.difference import Difference
-from penstock.bench.shadow.verdict import ClassVerdict, Verdict
-from penstock.json_document import Document
+from penstock.bench.shadow.report import ShadowResult
+from penstock.bench.shadow.verdict import LEVEL, ClassVerdict, Verdict
+from penstock.reports.json_document import Document
 
 SCHEMA_VERSION: Final = 1
 
@@ -79,3 +81,31 @@ class ShadowDocument(Document):
     """Requests of clients; null without `--listen`."""
     interrupted: str | None
     """What ended the run early; null if it is complete."""
+
+
+def shadow_document(result: ShadowResult) -> ShadowDocument:
+    run, verdict = result.run, result.verdict
+    return ShadowDocument(
+        schema_version=SCHEMA_VERSION,
+        kind="shadow",
+        targets={
+            "A": ShadowTarget(url=run.endpoints[0].url, model=run.endpoints[0].model),
+            "B": ShadowTarget(url=run.endpoints[1].url, model=run.endpoints[1].model),
+        },
+        as_sent=run.as_sent,
+        concurrency=run.concurrency,
+        seed=run.seed,
+        requests=result.total,
+        compared=verdict.pairs,
+        repeated=verdict.repeated,
+        verdict=verdict.verdict,
+        level=LEVEL,
+        classes=list(verdict.classes),
+        latencies=list(verdict.latencies),
+        both_failed=verdict.both_failed,
+        without_usage=verdict.without_usage,
+        sampled=verdict.sampled,
+        unreachable=verdict.unreachable,
+        mirror=MirrorCounts(**asdict(result.counts)) if result.counts is not None else None,
+        interrupted=result.interrupted or None,
+    )

@@ -259,8 +259,8 @@ class LiveComparison:
 def _size(pair: Pair) -> int:
     """Bytes in memory, about."""
     texts = sum(
-        len(one.text) + len(one.reasoning) + sum(len(call.arguments) for call in one.tool_calls)
-        for one in (pair.first, pair.second, pair.repeat)
-        if one is not None
+        len(each.text) + len(each.reasoning) + sum(len(call.arguments) for call in each.tool_calls)
+        for each in (pair.first, pair.second, pair.repeat)
+        if each is not None
     )
     return PAIR_BYTES + texts

@@ -45,7 +45,8 @@ async def _mirror(live: LiveComparison, listen: Listen) -> None:
     run = live.run
     async with AsyncExitStack() as opened:
         first, second = [
-            await opened.enter_async_context(connected(one, run.timeout_s)) for one in run.endpoints
+            await opened.enter_async_context(connected(endpoint, run.timeout_s))
+            for endpoint in run.endpoints
         ]
         proxy = listening(live, listen.host, listen.port, drain_s=run.timeout_s)
         ended = asyncio.Event()
@@ -81,8 +82,8 @@ def _signals(live: LiveComparison, ended: asyncio.Event) -> Iterator[None]:
             live.say("ending: sending what waits; press Ctrl-C again to end at once")
             ended.set()
 
-    before = {one: signal.getsignal(one) for one in SIGNALS}
-    used = [one for one, handler in before.items() if handler is not signal.SIG_IGN]
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    used = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
     for number in used:
         loop.add_signal_handler(number, on_signal)
     try:

@@ -199,8 +199,8 @@ def _passed(raw: tuple[tuple[bytes, bytes], ...]) -> CIMultiDict[str]:
     """With the names as they were sent: aiohttp's parsed headers change their case."""
     decoded = [(name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in raw]
     named = [value for name, value in decoded if name.lower() == "connection"]
-    own = NOT_FORWARDED | {name.strip().lower() for value in named for name in value.split(",")}
-    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in own)
+    dropped = NOT_FORWARDED | {name.strip().lower() for value in named for name in value.split(",")}
+    return CIMultiDict((name, value) for name, value in decoded if name.lower() not in dropped)
 
 
 def _path_of(request: web.Request) -> str:

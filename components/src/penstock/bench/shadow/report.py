@@ -1,25 +1,40 @@
-"""The result of `penstock bench shadow` as text and as JSON, and its exit code."""
+"""The report of `penstock bench shadow`, and its exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from penstock.bench.compare_report import HEADINGS, cells
+from penstock.bench.compare_report import change_figures, changes_of
 from penstock.bench.shadow.compare import DifferenceClass
-from penstock.bench.shadow.documents import (
-    SCHEMA_VERSION,
-    MirrorCounts,
-    ShadowDocument,
-    ShadowTarget,
-)
 from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import INTERRUPTED, Comparison, Pair
-from penstock.bench.shadow.verdict import LEVEL, ClassVerdict, ShadowVerdict, Status, Verdict
+from penstock.bench.shadow.verdict import ClassVerdict, ShadowVerdict, Status, Verdict
 from penstock.errors import BenchError, LimitError, Problem, UndecidedError
-from penstock.simulate.report import aligned
+from penstock.reports import model
+from penstock.reports.model import (
+    GRAY,
+    Axis,
+    Chart,
+    Figure,
+    Figures,
+    Mark,
+    Part,
+    Report,
+    Section,
+    Series,
+    State,
+    Table,
+    height_of,
+    notes_of,
+)
 
+STATES = {
+    Verdict.FINDINGS: State.MISSED,
+    Verdict.NO_FINDINGS: State.MET,
+    Verdict.UNDECIDED: State.INCOMPLETE,
+}
 LABELS = {
     DifferenceClass.ERROR: "only one succeeds",
     DifferenceClass.PROMPT_TOKENS: "prompt tokens",
@@ -64,37 +79,94 @@ class ShadowResult:
     """Of requests of clients; None for those of a file."""
 
 
-def lines(found: ShadowResult, *, show_text: bool) -> Iterator[str]:
-    verdict = found.verdict
-    yield from endpoint_lines(found)
-    if found.interrupted:
-        yield f"incomplete: {found.interrupted}"
-    yield compared_line(found)
-    if found.counts is not None:
-        yield from not_compared(found.counts)
-    yield from aligned(list(classes_table(verdict.classes)))
-    for one in verdict.classes:
-        yield from details(one)
-    if show_text:
-        yield from texts(found)
-    yield from notes(found)
-    if verdict.latencies:
-        yield from aligned([HEADINGS, *map(cells, verdict.latencies)])
-    yield f"verdict: {sentence(verdict)}"
+def report_of(result: ShadowResult, *, show_text: bool) -> Report:
+    """``show_text``: include excerpts of the responses that differ."""
+    verdict = result.verdict
+    findings = [each for each in verdict.classes if each.status is Status.FINDING]
+    unproven = [each for each in verdict.classes if each.status is not Status.FINDING]
+    differences: list[Part] = []
+    if verdict.classes:
+        differences = [_rates(verdict.classes), _classes_table(verdict.classes)]
+    notes = [
+        *(_not_compared(result.counts) if result.counts else ()),
+        *(line for each in unproven for line in _details(each)),
+        *_notes(result),
+    ]
+    texts = _texts(result) if show_text else ()
+    compared = f"compared: {verdict.pairs} of {result.total} requests"
+    endpoints = [*_endpoint_lines(result), f"{compared}, {verdict.repeated} sent to A twice"]
+    return Report(
+        kind="Comparison of responses",
+        title=" and ".join(endpoint.url for endpoint in result.run.endpoints),
+        subtitle="measured",
+        verdicts=list(_verdicts(result)),
+        sections=[
+            Section("", [Figures(list(_figures(verdict)))], is_detail=True),
+            Section("Endpoints", notes_of(endpoints)),
+            Section("Differences", differences),
+            Section("Findings", notes_of(line for each in findings for line in _details(each))),
+            Section("Responses that differ", notes_of(texts)),
+            Section("Latency (not part of the verdict)", changes_of(verdict.latencies, [])),
+            Section("Notes", notes_of(notes)),
+        ],
+    )
 
 
-def endpoint_lines(found: ShadowResult) -> Iterator[str]:
-    for endpoint in found.run.endpoints:
+def _verdicts(result: ShadowResult) -> Iterator[model.Verdict]:
+    if result.interrupted:
+        yield model.Verdict(State.INCOMPLETE, f"incomplete: {result.interrupted}")
+    verdict = result.verdict
+    yield model.Verdict(STATES[verdict.verdict], f"verdict: {sentence(verdict)}")
+
+
+def _figures(verdict: ShadowVerdict) -> Iterator[Figure]:
+    yield Figure(
+        "compared requests", f"{verdict.pairs:,}", f"{verdict.repeated:,} of them sent to A twice"
+    )
+    findings = sum(each.status is Status.FINDING for each in verdict.classes)
+    yield Figure("findings", str(findings), f"{len(verdict.classes)} kinds of difference compared")
+    yield from change_figures(verdict.latencies)
+
+
+def _rates(classes: Sequence[ClassVerdict]) -> Chart:
+    """How often B differs from A, and A from itself."""
+    counts = {
+        "A and B": [(each.differing, each.compared) for each in classes],
+        "A and A": [(each.differing_repeated, each.repeated) for each in classes],
+    }
+    series = []
+    for name, pairs in counts.items():
+        rows = {row: pair for row, pair in enumerate(pairs) if pair[1]}
+        if rows:  # none without repeats
+            points = Series(
+                name=name,
+                x=[100 * hits / total for hits, total in rows.values()],
+                y=list(rows),
+                mark=Mark.POINTS,
+                style=0 if name == "A and B" else 1,
+                color="" if name == "A and B" else GRAY,
+                texts=[
+                    f"{name}: {LABELS[classes[row].name]}: {hits} of {total}"
+                    for row, (hits, total) in rows.items()
+                ],
+            )
+            series.append(points)
+    return Chart(
+        title="How often responses differ",
+        x=Axis("requests whose responses differ", "%", limits=(-2, 102)),
+        y=Axis("", names=[LABELS[each.name] for each in classes]),
+        series=series,
+        height=height_of(len(classes) + 1),
+    )
+
+
+def _endpoint_lines(result: ShadowResult) -> Iterator[str]:
+    for endpoint in result.run.endpoints:
         model = endpoint.model or "the model of each request"
         yield f"{endpoint.name}: {model} at {endpoint.url}"
 
 
-def compared_line(found: ShadowResult) -> str:
-    of = f"{found.verdict.pairs} of {found.total} requests"
-    return f"compared: {of}, {found.verdict.repeated} sent to A twice"
-
-
-def not_compared(counts: LiveCounts) -> Iterator[str]:
+def _not_compared(counts: LiveCounts) -> Iterator[str]:
     for number, reason in (
         (counts.skipped, "B was too slow or unreachable"),
         (counts.disconnected, "the client closed the connection"),
@@ -104,40 +176,42 @@ def not_compared(counts: LiveCounts) -> Iterator[str]:
             yield f"not compared: {number} requests, as {reason}"
 
 
-def classes_table(classes: Sequence[ClassVerdict]) -> Iterator[tuple[str, ...]]:
-    """The headings, and one row for each class."""
-    yield ("difference", "A and B", "A and A", "result")
-    for one in classes:
-        yield (
-            LABELS[one.name],
-            _share(one.differing, one.compared),
-            _share(one.differing_repeated, one.repeated),
-            STATUSES[one.status],
+def _classes_table(classes: Sequence[ClassVerdict]) -> Table:
+    rows = [
+        (
+            LABELS[verdict.name],
+            _share(verdict.differing, verdict.compared),
+            _share(verdict.differing_repeated, verdict.repeated),
+            STATUSES[verdict.status],
         )
+        for verdict in classes
+    ]
+    return Table(("difference", "A and B", "A and A", "result"), rows)
 
 
 def _share(hits: int, total: int) -> str:
     return f"{hits} of {total} ({hits / total:.1%})" if total else "not measured"
 
 
-def details(one: ClassVerdict) -> Iterator[str]:
-    if one.status is Status.FINDING:
-        yield f"{LABELS[one.name]}: {LOOK[one.name]}"
-        for example in one.examples:
+def _details(verdict: ClassVerdict) -> Iterator[str]:
+    if verdict.status is Status.FINDING:
+        yield f"{LABELS[verdict.name]}: {LOOK[verdict.name]}"
+        for example in verdict.examples:
             at = "" if example.position is None else f", from character {example.position} on"
             yield f"  request {example.id}: {example.detail}{at}"
-    elif one.status is Status.NOT_COMPARABLE:
-        own = f"{one.differing_repeated} of {one.repeated}"
-        yield f"{LABELS[one.name]}: cannot be compared, as A differs from itself in {own} requests"
+    elif verdict.status is Status.NOT_COMPARABLE:
+        count = f"{verdict.differing_repeated} of {verdict.repeated}"
+        why = f"A differs from itself in {count} requests"
+        yield f"{LABELS[verdict.name]}: cannot be compared, as {why}"
 
 
-def texts(found: ShadowResult) -> Iterator[str]:
+def _texts(result: ShadowResult) -> Iterator[str]:
     """Around the first character that differs."""
-    by_id = {pair.request.id: pair for pair in found.pairs}
-    for one in found.verdict.classes:
-        if one.name is not DifferenceClass.TEXT:
+    by_id = {pair.request.id: pair for pair in result.pairs}
+    for verdict in result.verdict.classes:
+        if verdict.name is not DifferenceClass.TEXT:
             continue
-        for example in one.examples:
+        for example in verdict.examples:
             pair, at = by_id[example.id], example.position or 0
             is_reasoning = pair.first.reasoning != pair.second.reasoning
             yield f"request {example.id}:"
@@ -150,13 +224,13 @@ def _excerpt(response: ShadowResponse, at: int, is_reasoning: bool) -> str:
     return ascii(text[max(0, at - AROUND) : at + AROUND])  # no control codes of a terminal
 
 
-def notes(found: ShadowResult) -> Iterator[str]:
-    verdict = found.verdict
+def _notes(result: ShadowResult) -> Iterator[str]:
+    verdict = result.verdict
     if verdict.both_failed:
         yield f"failed on both: {verdict.both_failed} requests"
     for name, responses in (
-        ("A", [pair.first for pair in found.pairs]),
-        ("B", [pair.second for pair in found.pairs]),
+        ("A", [pair.first for pair in result.pairs]),
+        ("B", [pair.second for pair in result.pairs]),
     ):
         counts: dict[str, int] = {}
         for response in responses:
@@ -174,12 +248,14 @@ def notes(found: ShadowResult) -> Iterator[str]:
 
 
 def sentence(verdict: ShadowVerdict) -> str:
-    names = [LABELS[one.name] for one in verdict.classes if one.status is Status.FINDING]
+    names = [
+        LABELS[finding.name] for finding in verdict.classes if finding.status is Status.FINDING
+    ]
     if verdict.unreachable and names:
         names.insert(0, "B unreachable")
     if names:
         return f"B differs from A: {', '.join(names)}"
-    text = next((one for one in verdict.classes if one.name is DifferenceClass.TEXT), None)
+    text = next((each for each in verdict.classes if each.name is DifferenceClass.TEXT), None)
     if verdict.verdict is Verdict.UNDECIDED:
         return "undecided: too few requests were served by both, or sent to A twice"
     if text is None or text.status is Status.NOT_COMPARABLE:
@@ -188,46 +264,18 @@ def sentence(verdict: ShadowVerdict) -> str:
     return f"no finding (texts that differ in {share:.1%} of the requests would be one)"
 
 
-def as_json(found: ShadowResult) -> str:
-    run, verdict = found.run, found.verdict
-    return ShadowDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="shadow",
-        targets={
-            "A": ShadowTarget(url=run.endpoints[0].url, model=run.endpoints[0].model),
-            "B": ShadowTarget(url=run.endpoints[1].url, model=run.endpoints[1].model),
-        },
-        as_sent=run.as_sent,
-        concurrency=run.concurrency,
-        seed=run.seed,
-        requests=found.total,
-        compared=verdict.pairs,
-        repeated=verdict.repeated,
-        verdict=verdict.verdict,
-        level=LEVEL,
-        classes=list(verdict.classes),
-        latencies=list(verdict.latencies),
-        both_failed=verdict.both_failed,
-        without_usage=verdict.without_usage,
-        sampled=verdict.sampled,
-        unreachable=verdict.unreachable,
-        mirror=MirrorCounts(**asdict(found.counts)) if found.counts is not None else None,
-        interrupted=found.interrupted or None,
-    ).as_json()
-
-
-def require_equal(found: ShadowResult) -> None:
+def require_equal(result: ShadowResult) -> None:
     """After the result was printed: KeyboardInterrupt if the user ended the run, BenchError if an
     endpoint did, LimitError for findings, UndecidedError if there is no verdict."""
-    verdict = found.verdict
-    if found.interrupted == INTERRUPTED:
+    verdict = result.verdict
+    if result.interrupted == INTERRUPTED:
         raise KeyboardInterrupt
-    if found.interrupted:
-        message = f"the run is incomplete: {found.interrupted}"
+    if result.interrupted:
+        message = f"the run is incomplete: {result.interrupted}"
         fix = "Correct the cause and repeat the run; with --results, it continues."
         raise BenchError(Problem(message=message, fix=fix))
     if verdict.pairs and verdict.both_failed == verdict.pairs:
-        reasons = sorted({pair.first.error for pair in found.pairs})
+        reasons = sorted({pair.first.error for pair in result.pairs})
         fix = "Read the logs of both endpoints; correct the requests, or raise --request-timeout."
         message = f"both endpoints failed all requests: {', '.join(reasons)}"
         raise BenchError(Problem(message=message, fix=fix))

@@ -100,13 +100,13 @@ def read_requests(path: Path) -> RequestFile:
         raise InputError(
             Problem(file=str(path), line=line, message="is not UTF-8", fix=fix)
         ) from None
-    found: dict[str, int] = {}
+    line_numbers: dict[str, int] = {}
     requests = []
     for number, request in _numbered(path, text):
-        if request.id in found:
-            message = f"custom_id {request.id!r} is also that of line {found[request.id]}"
+        if request.id in line_numbers:
+            message = f"custom_id {request.id!r} is also that of line {line_numbers[request.id]}"
             raise _wrong(path, number, message, "Give every request another custom_id.")
-        found[request.id] = number
+        line_numbers[request.id] = number
         requests.append(request)
     if not requests:
         fix = "Write one request body per line."
@@ -197,6 +197,6 @@ def sent_body(request: ShadowRequest, *, model: str | None, as_sent: bool) -> di
     body |= GREEDY
     if body.setdefault("stream", True):
         options = body.get("stream_options")
-        given = dict(options) if isinstance(options, Mapping) else {}
-        body["stream_options"] = given | {"include_usage": True}
+        stream_options = dict(options) if isinstance(options, Mapping) else {}
+        body["stream_options"] = stream_options | {"include_usage": True}
     return body

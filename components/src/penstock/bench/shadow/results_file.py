@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import PRIVATE, append
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
 from penstock.bench.shadow.run import Comparison, Pair
 from penstock.errors import InputError, Problem
+from penstock.files import PRIVATE, append
 
 KIND, VERSION = "penstock bench shadow", 1
 
@@ -28,7 +28,7 @@ def header_of(run: Comparison, digest: str) -> dict[str, Any]:
         "kind": KIND,
         "version": VERSION,
         "requests_sha256": digest,
-        "models": [one.model for one in run.endpoints],
+        "models": [endpoint.model for endpoint in run.endpoints],
         "as_sent": run.as_sent,
         "repeats": run.repeats,
         "seed": run.seed,
@@ -81,7 +81,7 @@ class ResultsFile:
         responses = {"a": pair.first, "b": pair.second, "a_repeat": pair.repeat}
         request = pair.request
         of_client = {"path": request.path, "body": dict(request.body)} if self._has_requests else {}
-        values = {name: one and asdict(one) for name, one in responses.items()}
+        values = {name: each and asdict(each) for name, each in responses.items()}
         try:
             self._write({"id": request.id, **of_client, **values})
         except OSError as error:
@@ -95,8 +95,8 @@ class ResultsFile:
     def _read(
         self, text: str, header: Mapping[str, Any], requests: Sequence[ShadowRequest]
     ) -> list[Pair]:
-        by_id = {one.id: one for one in requests}
-        found: dict[str, Pair] = {}  # a repeat comes in a second line for its request
+        by_id = {request.id: request for request in requests}
+        pairs: dict[str, Pair] = {}  # a repeat comes in a second line for its request
         lines = text.split("\n")[:-1]
         for number, line in enumerate(lines, start=1):
             try:
@@ -105,12 +105,12 @@ class ResultsFile:
                     self._require_same(value, header)
                 else:
                     pair = _pair_of(value, by_id.get(value["id"]) or _request_of(value))
-                    found[pair.request.id] = pair
+                    pairs[pair.request.id] = pair
             except (ValueError, TypeError, KeyError, AttributeError):
                 raise self._foreign("is not a line of penstock bench shadow", number) from None
         if not lines:
             raise self._foreign("is not a file of penstock bench shadow")
-        return list(found.values())
+        return list(pairs.values())
 
     def _require_same(self, value: Mapping[str, Any], header: Mapping[str, Any]) -> None:
         if value["kind"] != KIND:
@@ -126,19 +126,19 @@ class ResultsFile:
         return InputError(Problem(file=str(self._path), line=line, message=message, fix=fix))
 
 
-def _difference(key: str, found: Any, expected: Any) -> str:
+def _difference(key: str, actual: Any, expected: Any) -> str:
     """Of two headers, in the words of the command line."""
     if key == "version":
         return "of another version of penstock"
-    if key == "requests_sha256" and not (found and expected):
-        return f"with {'--file' if found else '--listen'}"
+    if key == "requests_sha256" and not (actual and expected):
+        return f"with {'--file' if actual else '--listen'}"
     if key == "requests_sha256":
         return "with a different request file"
     if key == "as_sent":
-        return "with --as-sent" if found else "without --as-sent"
+        return "with --as-sent" if actual else "without --as-sent"
     if key == "models":
-        return f"with {_models(found)}, not {_models(expected)}"
-    return f"with --{key} {found}, not {expected}"
+        return f"with {_models(actual)}, not {_models(expected)}"
+    return f"with --{key} {actual}, not {expected}"
 
 
 def _models(names: Sequence[str | None]) -> str:
@@ -168,5 +168,5 @@ def _pair_of(value: Mapping[str, Any], request: ShadowRequest) -> Pair:
 
 
 def _response_of(value: Mapping[str, Any]) -> ShadowResponse:
-    calls = tuple(ToolCall(**one) for one in value["tool_calls"])
+    calls = tuple(ToolCall(**tool_call) for tool_call in value["tool_calls"])
     return ShadowResponse(**{**value, "tool_calls": calls})

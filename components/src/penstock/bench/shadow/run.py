@@ -56,7 +56,7 @@ class ShadowRun(Comparison):
 
     def repeated(self) -> frozenset[str]:
         """IDs of the requests that A gets twice: a random sample, so that it represents all."""
-        ids = [one.id for one in self.requests]
+        ids = [request.id for request in self.requests]
         return frozenset(random.Random(self.seed).sample(ids, min(self.repeats, len(ids))))
 
 
@@ -73,7 +73,7 @@ def send(run: ShadowRun, known: Sequence[Pair], keep: Callable[[Pair], None]) ->
 
     Ctrl-C and an endpoint that no longer responds end the run; the result has the pairs until then.
     """
-    pairs = {one.request.id: one for one in known}
+    pairs = {pair.request.id: pair for pair in known}
     interrupted = ""
     try:
         asyncio.run(_send(run, pairs, keep))
@@ -81,7 +81,7 @@ def send(run: ShadowRun, known: Sequence[Pair], keep: Callable[[Pair], None]) ->
         interrupted = INTERRUPTED
     except OutageError as outage:
         interrupted = str(outage)
-    ordered = [pairs[one.id] for one in run.requests if one.id in pairs]
+    ordered = [pairs[request.id] for request in run.requests if request.id in pairs]
     return Sent(pairs=ordered, interrupted=interrupted)
 
 
@@ -101,10 +101,11 @@ async def _send(
 ) -> None:
     async with AsyncExitStack() as opened:
         first, second = [
-            await opened.enter_async_context(connected(one, run.timeout_s)) for one in run.endpoints
+            await opened.enter_async_context(connected(endpoint, run.timeout_s))
+            for endpoint in run.endpoints
         ]
 
-        has_pair = {one.id: asyncio.Event() for one in run.requests}
+        has_pair = {each.id: asyncio.Event() for each in run.requests}
 
         def store(pair: Pair) -> None:
             pairs[pair.request.id] = pair
@@ -121,8 +122,8 @@ async def _send(
                 store(await _pair(run, request, (first, second)))
             has_pair[request.id].set()
 
-        async def work(some: Iterator[tuple[ShadowRequest, bool]]) -> None:
-            for request, is_repeat in some:
+        async def work(jobs: Iterator[tuple[ShadowRequest, bool]]) -> None:
+            for request, is_repeat in jobs:
                 await step(request, is_repeat)
 
         waiting = steps(run)
@@ -135,8 +136,8 @@ async def _send(
 
 
 def _first(outages: BaseExceptionGroup[OutageError]) -> OutageError:
-    one = outages.exceptions[0]
-    return _first(one) if isinstance(one, BaseExceptionGroup) else one
+    first = outages.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 async def _sent(run: ShadowRun, request: ShadowRequest, client: Client) -> ShadowResponse:

@@ -58,9 +58,9 @@ def is_stream(content_type: str) -> bool:
 
 def document(data: bytes, e2e_s: float) -> ShadowResponse:
     """A response that is not streamed. BrokenResponseError if it is no completion."""
-    found = Assembler()
-    found.add(parsed(data.decode(errors="replace")), e2e_s)
-    return found.response(e2e_s, is_stream=False)
+    assembler = Assembler()
+    assembler.add(parsed(data.decode(errors="replace")), e2e_s)
+    return assembler.response(e2e_s, is_stream=False)
 
 
 def parsed(text: str) -> object:

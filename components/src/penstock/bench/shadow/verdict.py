@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import comb
 
 from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
 from penstock.bench.shadow.compare import Compared, DifferenceClass, compared
-from penstock.bench.shadow.rates import fisher, sign_test, smallest_hits
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Pair
 from penstock.simulate.window import ServedRequest
@@ -102,12 +102,14 @@ def verdict_of(
         is_random = as_sent and pair.request.is_sampled
         return compared(pair.request, pair.first, second, has_random_text=is_random)
 
-    found = [(one, differences_of(one, one.second)) for one in pairs]
-    repeats = [differences_of(one, one.repeat) for one in pairs if one.repeat is not None]
-    applying = [kind for kind in DifferenceClass if any(kind in classes for _, classes in found)]
-    classes = [_class(kind, found, repeats, level / len(applying)) for kind in applying]
-    served = [one for one in pairs if not (one.first.error or one.second.error)]
-    with_usage = sum(DifferenceClass.PROMPT_TOKENS in some for _, some in found)
+    compared_pairs = [(each, differences_of(each, each.second)) for each in pairs]
+    repeats = [differences_of(each, each.repeat) for each in pairs if each.repeat is not None]
+    applying = [
+        kind for kind in DifferenceClass if any(kind in classes for _, classes in compared_pairs)
+    ]
+    classes = [_class(kind, compared_pairs, repeats, level / len(applying)) for kind in applying]
+    served = [each for each in pairs if not (each.first.error or each.second.error)]
+    with_usage = sum(DifferenceClass.PROMPT_TOKENS in each for _, each in compared_pairs)
     return ShadowVerdict(
         verdict=_verdict(classes),
         classes=classes,
@@ -115,14 +117,14 @@ def verdict_of(
         pairs=len(pairs),
         repeated=len(repeats),
         without_usage=len(served) - with_usage,
-        both_failed=sum(bool(one.first.error and one.second.error) for one in pairs),
-        sampled=sum(as_sent and one.request.is_sampled for one in pairs),
-        unreachable=sum(one.second.is_unreachable for one in pairs),
+        both_failed=sum(bool(each.first.error and each.second.error) for each in pairs),
+        sampled=sum(as_sent and each.request.is_sampled for each in pairs),
+        unreachable=sum(each.second.is_unreachable for each in pairs),
     )
 
 
 def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
-    statuses = {one.name: one.status for one in classes}
+    statuses = {verdict.name: verdict.status for verdict in classes}
     if Status.FINDING in statuses.values():
         return Verdict.FINDINGS
     # Classes that apply to few requests, such as tool calls, do not make the others undecided.
@@ -134,18 +136,18 @@ def _verdict(classes: Sequence[ClassVerdict]) -> Verdict:
 
 def _class(
     kind: DifferenceClass,
-    found: Sequence[tuple[Pair, dict[DifferenceClass, Compared]]],
+    compared_pairs: Sequence[tuple[Pair, dict[DifferenceClass, Compared]]],
     repeats: Sequence[dict[DifferenceClass, Compared]],
     level: float,
 ) -> ClassVerdict:
-    applying = [(pair, classes[kind]) for pair, classes in found if kind in classes]
-    differing = [(pair, one) for pair, one in applying if one.differs]
-    own = [classes[kind] for classes in repeats if kind in classes]
-    hits, own_hits = len(differing), sum(one.differs for one in own)
-    p_value = fisher(hits, len(applying), own_hits, len(own))
+    applying = [(pair, classes[kind]) for pair, classes in compared_pairs if kind in classes]
+    differing = [(pair, each) for pair, each in applying if each.differs]
+    of_repeats = [classes[kind] for classes in repeats if kind in classes]
+    hits, own_hits = len(differing), sum(each.differs for each in of_repeats)
+    p_value = fisher(hits, len(applying), own_hits, len(of_repeats))
     if kind is DifferenceClass.LENGTH:
         p_value = min(1.0, 2 * min(p_value, _length_p_value([pair for pair, _ in differing])))
-    found_from = smallest_hits(len(applying), len(own), own_hits, level)
+    found_from = smallest_hits(len(applying), len(of_repeats), own_hits, level)
     if kind is DifferenceClass.PROMPT_TOKENS and not own_hits:
         found_from = 1
     is_found = p_value <= level or (
@@ -159,13 +161,13 @@ def _class(
         status=status,
         compared=len(applying),
         differing=hits,
-        repeated=len(own),
+        repeated=len(of_repeats),
         differing_repeated=own_hits,
         p_value=p_value,
         found_from=found_from,
         examples=tuple(
-            Example(id=pair.request.id, detail=one.detail, position=one.position)
-            for pair, one in differing[:MOST_EXAMPLES]
+            Example(id=pair.request.id, detail=each.detail, position=each.position)
+            for pair, each in differing[:MOST_EXAMPLES]
         ),
     )
 
@@ -180,7 +182,7 @@ def _is_certain(kind: DifferenceClass, pair: Pair) -> bool:
 
 def _length_p_value(differing: Sequence[Pair]) -> float:
     """Of B's responses being equally often longer and shorter than A's."""
-    longer = sum(one.second.length > one.first.length for one in differing)
+    longer = sum(each.second.length > each.first.length for each in differing)
     return sign_test(longer, len(differing) - longer)
 
 
@@ -217,3 +219,43 @@ def _served(response: ShadowResponse) -> ServedRequest:
         input_tokens=response.prompt_tokens or 0,
         cached_tokens=0,
     )
+
+
+def fisher(high: int, of_high: int, low: int, of_low: int) -> float:
+    """One-sided p-value of Fisher's exact test that the rate ``high`` / ``of_high`` is above
+    ``low`` / ``of_low``; 1 without observations."""
+    hits, total = high + low, of_high + of_low
+    if not of_high or not of_low:
+        return 1.0
+    # Each term from the one before: `comb` for each is slow with many requests.
+    ways = term = comb(of_high, high) * comb(of_low, low)
+    for count in range(high, min(hits, of_high)):
+        term = term * (of_high - count) * (hits - count)
+        term //= (count + 1) * (of_low - hits + count + 1)
+        ways += term
+    return ways / comb(total, hits)
+
+
+def sign_test(longer: int, shorter: int) -> float:
+    """Two-sided p-value of the sign test; 1 without differences."""
+    count = longer + shorter
+    tail = term = comb(count, min(longer, shorter))
+    for k in range(min(longer, shorter), 0, -1):
+        term = term * k // (count - k + 1)
+        tail += term
+    return min(1.0, 2 * tail / (1 << count))
+
+
+def smallest_hits(of_high: int, of_low: int, low: int, level: float) -> int | None:
+    """Smallest number of hits of ``of_high`` that is significant; None if none is.
+
+    ``low``: hits of ``of_low``. The p-value falls with the number of hits.
+    """
+    begin, end = 0, of_high + 1
+    while begin < end:
+        middle = (begin + end) // 2
+        if fisher(middle, of_high, low, of_low) <= level:
+            end = middle
+        else:
+            begin = middle + 1
+    return begin if begin <= of_high else None

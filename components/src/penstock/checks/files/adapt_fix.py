@@ -31,17 +31,16 @@ def adapt_config(
     return fix
 
 
-def replaces_flag(fix: Fix, component: Component) -> bool:
-    """Whether the first flag of the fix is on the command line already."""
+def replaced_flag(fix: Fix, component: Component) -> str | None:
+    """The first flag of the fix as it is on the command line already; None if it is not there."""
     if not fix.args or fix.replaces is not None:
-        return False
-    spellings = {
-        spelling
+        return None
+    matches = (
+        argument
         for argument in _given(component)
-        if argument.flag
-        for spelling in argument.flag.spellings
-    }
-    return fix.args[0] in spellings
+        if argument.flag and fix.args[0] in argument.flag.spellings
+    )
+    return next((argument.spelling for argument in matches), None)
 
 
 def _location_of(key: str, component: Component) -> Location | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
+from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
 from penstock.checks.files.place import Place
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
@@ -101,12 +101,13 @@ class GraphFile:
             return fix
         component = self.manifest.deployment.component(location.component)
         fix = adapt_config(fix, location, component, has_file=True, accepts_null=True)
-        if not replaces_flag(fix, component):
+        existing = replaced_flag(fix, component)
+        if existing is None:
             return fix
         pastes_args = not (fix.graph or self._decided_by(fix, location))
         if pastes_args:
-            fix = fix.and_also(f"Replace the existing `{fix.args[0]}`.")
-        return replace(fix, replaces=fix.args[0])
+            fix = fix.and_also(f"Replace the existing `{existing}`.")
+        return replace(fix, replaces=existing)
 
     def paste(self, fix: Fix, location: Location) -> str:
         tree: dict[str, Any] = {}

@@ -9,20 +9,19 @@ from functools import cached_property, lru_cache
 from shlex import join
 from typing import Any
 
-from penstock.checks.files.adapt_fix import adapt_config, replaces_flag
+from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
 from penstock.checks.files.place import Place
 from penstock.checks.files.yaml_text import Path, dump, put, steps_of
 from penstock.checks.finding import Fix
 from penstock.engines.settings import Location
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
+from penstock.manifests.documents import Cursor
 from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container, Pod
 from penstock.manifests.read import Manifest
 from penstock.serving.deployment import FRONTEND
 from penstock.strict_yaml.document import read_documents
-from penstock.strict_yaml.nodes import Node, node_at, position_of
-from penstock.strict_yaml.places import Position
+from penstock.strict_yaml.places import Node, Position, node_at, position_of
 
 # Fields that v1alpha1 has at a place of its own.
 ALPHA: Mapping[Path, Path] = {
@@ -263,9 +262,9 @@ class ManifestFile:
         if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
             name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
             return replace(fix, args=(), env={**fix.env, name: value})
-        if replaces_flag(fix, component):
-            fix = fix.and_also(f"Replace the existing `{fix.args[0]}`.")
-            return replace(fix, replaces=fix.args[0])
+        if existing := replaced_flag(fix, component):
+            fix = fix.and_also(f"Replace the existing `{existing}`.")
+            return replace(fix, replaces=existing)
         return fix
 
     def _runs_default_frontend(self, location: Location) -> bool:

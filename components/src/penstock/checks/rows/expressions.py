@@ -13,9 +13,9 @@ from penstock.checks.rows.logic import ARITHMETIC
 from penstock.hardware import Gpu
 from penstock.manifests.pods import Pod
 from penstock.models import ModelShape
-from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.names import KEY_CUTOFF, nearest
 
 # Python's other expressions (lambda, await, walrus, …) have no meaning in a row.
 ALLOWED = (

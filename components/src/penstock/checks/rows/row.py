@@ -14,8 +14,8 @@ import yaml
 
 from penstock.checks.finding import Level
 from penstock.errors import InputError, Problem
-from penstock.nearest import nearest
 from penstock.strict_yaml.loader import SafeLoader, load
+from penstock.text.names import nearest
 
 ID = re.compile(r"[A-Z]+[0-9]{3,}")
 FACTS = "facts"  # the modules whose public names expressions may use, relative to `penstock`

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
+from penstock.text.values import as_mapping
 
 # NVIDIA's images, whose folders are known.
 NVIDIA_IMAGE = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib.abc
+import importlib.machinery
 import io
 import json
 import os
@@ -16,8 +18,10 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 from penstock.engines.container import ContainerFiles, NotInManifests
 from penstock.engines.parse_child import LogCollector, collecting, environment
@@ -100,12 +104,12 @@ def outcome(asked: Mapping[str, Any], build: Build) -> Fields:
     return {"outcome": "accepted", "resolved": resolved}
 
 
-def variables(given: Mapping[str, str]) -> Mapping[str, str]:
+def variables(env: Mapping[str, str]) -> Mapping[str, str]:
     """The variables of the launch, except those that `process.OFFLINE` sets or that select GPUs."""
     kept = ("HF_HUB_OFFLINE", "CUDA_VISIBLE_DEVICES", "VLLM_CACHE_ROOT", "TMPDIR", "HOME")
     return {
         name: text
-        for name, text in given.items()
+        for name, text in env.items()
         if name not in kept and "$" not in text and not name.endswith("_HOST")
     }
 
@@ -115,7 +119,7 @@ def of_error(error: Exception) -> Fields:
     error = _cause(error)
     text = clean(str(error))
     kind = type(error).__name__
-    if _is_of_transformers(error):  # a class of a configuration here, not the engine
+    if _is_of("transformers", error):  # a class of a configuration here, not the engine
         return undecided(f"{kind}: {text}")
     if isinstance(error, AssertionError) and not text:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -126,12 +130,12 @@ def of_error(error: Exception) -> Fields:
         return undecided(f"{kind}: {text}")
     if isinstance(error, MISSING_HERE) or MISSING_TEXTS.search(text) or not text:
         return undecided(f"{kind}: {text}")
-    return refused(text)
+    return {**refused(text), "is_of_dynamo": _is_of("dynamo", error)}
 
 
-def _is_of_transformers(error: Exception) -> bool:
+def _is_of(package: str, error: Exception) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and f"{os.sep}transformers{os.sep}" in frames[-1].filename
+    return bool(frames) and f"{os.sep}{package}{os.sep}" in frames[-1].filename
 
 
 def _cause(error: Exception) -> Exception:
@@ -157,3 +161,41 @@ def refused(text: str) -> Fields:
 
 def undecided(text: str) -> Fields:
     return {"outcome": "undecided", "text": clean(text)[:500]}
+
+
+class Anything(ModuleType):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__ = []  # a package, so that its children can be imported
+        self.__file__ = "/nowhere/__init__.py"
+        self.__version__ = "99.0.0"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = MagicMock(name=f"{self.__name__}.{name}")
+        setattr(self, name, value)
+        return value
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if any(fullname == name or fullname.startswith(f"{name}.") for name in self._names):
+            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        return Anything(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        pass
+
+
+def replace_modules(*names: str) -> None:
+    """Make these modules and all below them importable, instead of real ones."""
+    sys.meta_path.insert(0, _Finder(names))

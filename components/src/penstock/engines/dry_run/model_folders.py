@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.atomic_file import write_file
 from penstock.errors import InputError
+from penstock.files import write_file
 from penstock.graph.text_file import read_text_file
 from penstock.models.find import packaged_config
 from penstock.models.known import layers_config

@@ -27,8 +27,8 @@ from penstock.engines.dry_run.protocol import (
 )
 from penstock.engines.parsers import child_env
 from penstock.errors import MissingToolError
+from penstock.files import only_penstock
 from penstock.manifests.deployment import Engine
-from penstock.shipped import only_penstock
 
 # The import takes 12 to 17 s; on a busy machine it has taken 145 s.
 START_LIMIT_S = 240.0
@@ -77,14 +77,14 @@ class EngineProcess:
         self._starts += 1
         self._log = tempfile.TemporaryFile("w+", dir=self._folder)  # noqa: SIM115  closed by `end`
         path = str(only_penstock(self._folder / "path"))
-        own = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
+        folders = {"PYTHONPATH": path, "TMPDIR": str(self._folder), "VLLM_CACHE_ROOT": path}
         self._process = subprocess.Popen(
             list(self._command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
-            env={**child_env(), **OFFLINE, **own},
+            env={**child_env(), **OFFLINE, **folders},
             cwd=self._folder,
             start_new_session=True,  # Ctrl-C is for this process, which ends the child
         )

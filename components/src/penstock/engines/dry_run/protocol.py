@@ -60,6 +60,8 @@ class Accepted:
 class Refused:
     # The engine's own sentence.
     message: str
+    # Whether the code of Dynamo's worker raised it, before it called the engine.
+    is_of_dynamo: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +106,9 @@ def decode(line: str, models: Mapping[str, str]) -> Outcome:
     text = str(fields["text"])
     for name, folder in models.items():
         text = text.replace(folder, name)
-    is_refused = fields["outcome"] == "refused"
-    return Refused(message=text) if is_refused else Undecided(reason=text)
+    if fields["outcome"] == "refused":
+        return Refused(message=text, is_of_dynamo=bool(fields.get("is_of_dynamo")))
+    return Undecided(reason=text)
 
 
 def _with_folders(word: str, models: Mapping[str, str]) -> str:

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch  # type: ignore[import-not-found]
 
-from penstock.engines.dry_run.decide_child import Fields, serve
-from penstock.engines.dry_run.modules_child import replace_modules
+from penstock.engines.dry_run.decide_child import Fields, replace_modules, serve
 
 KERNELS = ("sgl_kernel", "sglang_kernel", "flashinfer", "deep_gemm", "flash_attn", "deep_ep")
 CUDA = "13.0"  # of Dynamo's images

@@ -23,8 +23,7 @@ from vllm.config import set_current_vllm_config
 from vllm.model_executor.layers.quantization import get_quantization_config
 from vllm.model_executor.models import registry
 
-from penstock.engines.dry_run.decide_child import Fields, serve
-from penstock.engines.dry_run.modules_child import replace_modules
+from penstock.engines.dry_run.decide_child import Fields, replace_modules, serve
 
 PLATFORM = vllm.platforms.current_platform
 CPU = type(PLATFORM)
@@ -104,7 +103,7 @@ def attention_backend(config: Any) -> type[Any]:
     text = model.hf_text_config
     sinks = ("add_full_attention_sink_bias", "add_swa_attention_sink_bias")
     with set_current_vllm_config(config):
-        found: type[Any] = get_attn_backend(
+        backend: type[Any] = get_attn_backend(
             model.get_head_size(),
             model.dtype,
             config.cache_config.cache_dtype,
@@ -113,7 +112,7 @@ def attention_backend(config: Any) -> type[Any]:
             use_sparse=hasattr(text, "index_topk"),
             num_heads=model.get_num_attention_heads(config.parallel_config),
         )
-    return found
+    return backend
 
 
 def set_hardware(hardware: Mapping[str, Any]) -> None:

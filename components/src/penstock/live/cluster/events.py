@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from penstock.cluster.compare import without_secrets
 from penstock.cluster.diagnose import COMBINED, UPDATE_CONFLICT
 from penstock.cluster.workloads import Object
-from penstock.live.cluster.state import PodReplica, ReleaseState
-from penstock.live.cluster.times import seconds_of
+from penstock.live.cluster.state import PodReplica, ReleaseState, seconds_of
 from penstock.local.events import Event, EventKind
 from penstock.local.reconcile import ReplicaState
 
@@ -36,7 +35,7 @@ ONCE = (EventKind.START, EventKind.DRAIN)  # of each pod
 
 def events_of(listed: Iterable[tuple[Object, str]]) -> list[Event]:
     """The API server's events about the objects of a release, each with its component."""
-    return [event for one in listed if (event := _event(*one)) is not None]
+    return [event for entry in listed if (event := _event(*entry)) is not None]
 
 
 def _event(listed: Object, component: str) -> Event | None:
@@ -50,28 +49,28 @@ def _event(listed: Object, component: str) -> Event | None:
         return None
     if UPDATE_CONFLICT in message:
         return None  # the operator retries at once
-    found, subject = KINDS.get(reason, EventKind.ALERT), name if kind == "Pod" else component
+    event_kind, subject = KINDS.get(reason, EventKind.ALERT), name if kind == "Pod" else component
     if reason == "BackOff" and "restarting failed container" in message:
-        found = EventKind.CRASH
+        event_kind = EventKind.CRASH
     if reason == "Killing" and not message.startswith("Stopping container"):
-        found = EventKind.RESTART  # a failed liveness probe
+        event_kind = EventKind.RESTART  # a failed liveness probe
     text = without_secrets(message.removeprefix(COMBINED))
     if pod := POD.match(message):
         subject = pod["name"]
-        text = "created" if found is EventKind.START else "is being deleted"
-    elif found is EventKind.SCALE and (numbers := SCALED.search(message)):
+        text = "created" if event_kind is EventKind.START else "is being deleted"
+    elif event_kind is EventKind.SCALE and (numbers := SCALED.search(message)):
         text = f"{numbers['before']} → {numbers['after']} replicas"
-    elif found is EventKind.ALERT:
+    elif event_kind is EventKind.ALERT:
         text = f"{reason}: {text}"
     count = _series(listed).get("count") or listed.get("count")
-    if isinstance(count, int) and count > 1 and found not in (*ONCE, EventKind.SCALE):
+    if isinstance(count, int) and count > 1 and event_kind not in (*ONCE, EventKind.SCALE):
         text += f" ({count} times)"
-    return Event(time_s=time_s, kind=found, subject=subject or GRAPH, text=text)
+    return Event(time_s=time_s, kind=event_kind, subject=subject or GRAPH, text=text)
 
 
 def _series(listed: Object) -> Object:
-    found = listed.get("series")
-    return found if isinstance(found, dict) else {}
+    series = listed.get("series")
+    return series if isinstance(series, dict) else {}
 
 
 def _time(listed: Object) -> float | None:
@@ -81,7 +80,7 @@ def _time(listed: Object) -> float | None:
         listed.get("eventTime"),
         listed["metadata"].get("creationTimestamp"),
     )
-    return next((t for one in times if (t := seconds_of(one)) is not None), None)
+    return next((t for text in times if (t := seconds_of(text)) is not None), None)
 
 
 def history(state: ReleaseState) -> Iterator[Event]:

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.installed import read_installed, require_installed
-from penstock.cluster.observe import read_objects
-from penstock.cluster.own_objects import OwnObjects
+from penstock.cluster.observe import OwnObjects, read_objects
 from penstock.cluster.progress import Observation, progress_of
-from penstock.cluster.release import Release
+from penstock.cluster.release import Release, read_installed, require_installed
 from penstock.cluster.status import HTTP_PORT, frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.helm import ReleaseTarget
@@ -67,9 +65,9 @@ class ReleaseReader:
         self._read_events(now_s)
         manifests = [o for o in release.objects if o["kind"] in WORKLOAD_KINDS]
         live = tuple(
-            found
-            for _, found in read_objects(self.api, manifests)
-            if not isinstance(found, ForbiddenError)
+            content
+            for _, content in read_objects(self.api, manifests)
+            if not isinstance(content, ForbiddenError)
         )
         events = tuple(event for event, _ in self.events)
         forbidden = self._own.forbidden
@@ -109,7 +107,7 @@ class ReleaseReader:
         except ForbiddenError as error:
             self.events, self.events_error = (), error
             return
-        found = (
+        causes = (
             (event, self._own.component(event.get("involvedObject") or {})) for event in listed
         )
-        self.events = tuple((event, name) for event, name in found if name is not None)
+        self.events = tuple((event, name) for event, name in causes if name is not None)

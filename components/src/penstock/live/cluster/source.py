@@ -1,4 +1,4 @@
-"""Follows one release on a cluster: its state every 2 s, and the metrics of its pods."""
+"""Follows one release on a cluster: reads its objects, and scrapes its pods."""
 
 from __future__ import annotations
 
@@ -6,25 +6,73 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.errors import ClusterError, PenstockError
 from penstock.helm import ReleaseTarget
 from penstock.live.cluster.events import changes, events_of, history, merged
 from penstock.live.cluster.read import ReleaseReader, rule
-from penstock.live.cluster.scrape import PodScraper
 from penstock.live.cluster.state import PodReplica, ReleaseState
 from penstock.live.model import LiveSnapshot, WorkerView
-from penstock.live.rates import Scrapes
+from penstock.live.scrape import Scrape, Scrapes, metrics_of
 from penstock.live.snapshot import snapshot, stopped
 from penstock.local.events import Event
 from penstock.local.load import IN_FLIGHT, WORKER_REQUESTS
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.serving.frontend_metrics import REQUESTS
+
+MOST = 16  # requests at the same time; the API server limits those of a user
+WAIT_S = 10.0  # for all pods of one scrape; each request has the time limit of the connection
+PATH = "metrics"
+
+Read = Callable[[str, int, str], str]  # pod, port, path → text; raises ClusterError
+
+
+class PodScraper:
+    """``read``: a blocking request to a pod. ``clock``: monotonic seconds."""
+
+    def __init__(self, read: Read, clock: Callable[[], float] = time.monotonic) -> None:
+        self._read, self.clock = read, clock
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="scrape")
+        self._open: dict[str, asyncio.Future[Scrape | None]] = {}
+        self._refused: ForbiddenError | None = None
+        self.forbidden: ForbiddenError | None = None
+        """Of the last scrape: the user may not use the proxy."""
+
+    async def scrape(self, pods: Iterable[PodReplica]) -> dict[str, Scrape | None]:
+        """By key; None for a pod that has not responded."""
+        self._refused = None
+        loop = asyncio.get_running_loop()
+        for pod in pods:
+            if pod.has_metrics and pod.key not in self._open:
+                self._open[pod.key] = loop.run_in_executor(self._threads, self._scrape, pod)
+        if not self._open:
+            self.forbidden = None
+            return {}
+        done, _ = await asyncio.wait(self._open.values(), timeout=WAIT_S)
+        self.forbidden = self._refused
+        asked = self._open
+        self._open = {key: future for key, future in asked.items() if future not in done}
+        return {key: f.result() if f in done else None for key, f in asked.items()}
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _scrape(self, pod: PodReplica) -> Scrape | None:
+        try:
+            text = self._read(pod.name, pod.port or 0, PATH)
+            return Scrape(at_s=self.clock(), metrics=metrics_of(text))
+        except ForbiddenError as error:
+            self._refused = error
+        except (ClusterError, ValueError):  # a pod that ends, hangs, or has no metrics
+            pass
+        return None
+
 
 TIMEOUT_S = 3.0  # of one request to the API server
 STATE_S = 2.0  # between two reads of the state
@@ -106,29 +154,29 @@ class ClusterGraph:
     async def _read_state(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.run_in_executor(self._thread, self._reader.read, time.monotonic())
+            state = await loop.run_in_executor(self._thread, self._reader.read, time.monotonic())
         except ClusterError as error:
             self._error = error
             return
         self._error = None
-        self._take(found)
+        self._take(state)
 
-    def _take(self, found: ReleaseState | None) -> None:
-        if found is not None:
+    def _take(self, state: ReleaseState | None) -> None:
+        if state is not None:
             before = self._state
-            new = history(found) if before is None else changes(before, found, self._clock())
+            new = history(state) if before is None else changes(before, state, self._clock())
             self._own_events.extend(new)
-        self._state = found
+        self._state = state
 
     async def _scrape(self) -> None:
         if self._state is None:
             return
-        found = await self._scraper.scrape(self._state.replicas)
-        if not any(found.values()) and self._scraper.forbidden is None:
+        scrapes = await self._scraper.scrape(self._state.replicas)
+        if not any(scrapes.values()) and self._scraper.forbidden is None:
             # Do the pods not respond, or the API server?
             await self._read_state()
         if self._error is None and self._state is not None:
-            self._scrapes.add(found, [pod.key for pod in self._state.replicas])
+            self._scrapes.add(scrapes, [pod.key for pod in self._state.replicas])
 
     def _snapshot(self) -> LiveSnapshot:
         now_s = self._clock()
@@ -141,9 +189,9 @@ class ClusterGraph:
             name = f"{self._reader.target.name} (namespace {self._reader.target.namespace})"
             return stopped(name, tuple(self._own_events), now_s)
         state = self._completed(self._state)
-        found = snapshot(state, self._scrapes, self._events(), now_s)
-        alerts = tuple(self._alerts(state, found.workers))
-        self._last = replace(found, alerts=alerts)
+        current = snapshot(state, self._scrapes, self._events(), now_s)
+        alerts = tuple(self._alerts(state, current.workers))
+        self._last = replace(current, alerts=alerts)
         return self._last
 
     def _events(self) -> tuple[Event, ...]:

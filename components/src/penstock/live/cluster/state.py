@@ -1,17 +1,27 @@
-"""The state of a release for live views, from its pods and the progress of its rollout. Pure."""
+"""The state of a release, as a live view needs it: pods as replicas, and their times."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from penstock.cluster.diagnose import is_ready, restarts
 from penstock.cluster.progress import Progress
-from penstock.cluster.workloads import POD_COMPONENT, Object, Workload
-from penstock.live.cluster.times import seconds_of
+from penstock.cluster.workloads import Object, Workload, component_of
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import GatewayStatus
 from penstock.manifests.deployment import Role
+
+
+def seconds_of(text: object) -> float | None:
+    """Seconds since 1970 of a time such as `2026-11-22T20:44:05Z`; None if it is not one."""
+    with contextlib.suppress(ValueError):
+        if isinstance(text, str):
+            return datetime.fromisoformat(text).timestamp()
+    return None
+
 
 SYSTEM_PORT = 9090
 # Only the first pod of a replica on several nodes serves metrics. LeaderWorkerSet numbers the pods.
@@ -66,16 +76,12 @@ def replicas_of(
     pods: Iterable[Object], components: Mapping[str, Workload], frontend_port: int
 ) -> tuple[PodReplica, ...]:
     """The pods of the release's components, in the order of their names."""
-    found = []
+    replicas = []
     for pod in pods:
         workload = components.get(component_of(pod))
         if workload is not None and (pod.get("status") or {}).get("phase") != "Succeeded":
-            found.append(_replica(pod, workload, frontend_port))
-    return tuple(sorted(found, key=lambda replica: replica.name))
-
-
-def component_of(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(POD_COMPONENT, ""))
+            replicas.append(_replica(pod, workload, frontend_port))
+    return tuple(sorted(replicas, key=lambda replica: replica.name))
 
 
 def role_of(workload: Workload) -> Role:

@@ -1,1 +1,1 @@
-"""The live page in a browser: `penstock page`."""
+"""The live page in a browser: `penstock top --web`."""

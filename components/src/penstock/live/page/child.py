@@ -193,10 +193,10 @@ def add_routes(live: Live) -> None:
             expected = f"id of 1 to {LONGEST_ID} characters, or order: {' or '.join(ORDERS)}"
             return _problem(f"expected {expected}", 400)
         try:
-            found = await live.ask(question)
+            reply = await live.ask(question)
         except TimeoutError:
             return _problem(f"penstock did not read the traces within {REPLY_S} s", 504)
-        return _problem(found["error"], 409) if "error" in found else JSONResponse(found)
+        return _problem(reply["error"], 409) if "error" in reply else JSONResponse(reply)
 
     app.exception_handler(_TooLargeError)(_too_large)
     app.post("/api/scale")(scale)
@@ -224,10 +224,10 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > MOST_BYTES:
             raise _TooLargeError
     try:
-        found = json.loads(body)
+        question = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return question if isinstance(question, dict) else {}
 
 
 async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
@@ -268,7 +268,7 @@ async def _answer(live: Live, prompt: str) -> AsyncIterator[str]:
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
     names = live.view.get("worker_ids", {})
     ids = [served[key] for key in ("prefill_worker_id", "decode_worker_id") if served.get(key)]
-    workers = [names.get(f"{one:x}", f"{one:x}") for one in dict.fromkeys(ids)]
+    workers = [names.get(f"{worker_id:x}", f"{worker_id:x}") for worker_id in dict.fromkeys(ids)]
     prompt_tokens = usage.get("prompt_tokens")
     about = {"workers": workers, "cached": cached, "prompt": prompt_tokens, "id": completion}
     yield json.dumps(about) + "\n"

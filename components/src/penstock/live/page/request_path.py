@@ -19,7 +19,6 @@ from penstock.tracing.explain import (
     UnknownRequestError,
     explain,
 )
-from penstock.tracing.load import Loaded, load
 from penstock.tracing.report import (
     LIST_HEADINGS,
     LIST_NUMBERS,
@@ -31,6 +30,7 @@ from penstock.tracing.report import (
     summary_lines,
     verdict,
 )
+from penstock.tracing.requests import Loaded, load
 from penstock.tracing.store import NAME, OLDER
 
 ROWS = 20  # of the list, as in `penstock trace`
@@ -75,14 +75,14 @@ class RecordedRequests:
         return self._loaded
 
     def _stored(self) -> tuple[tuple[int, int], ...]:
-        found = []
+        rows = []
         for name in (OLDER, NAME):
             try:
                 status = (folder(self._state) / name).stat()
             except FileNotFoundError:
                 continue
-            found.append((status.st_mtime_ns, status.st_size))
-        return tuple(found)
+            rows.append((status.st_mtime_ns, status.st_size))
+        return tuple(rows)
 
 
 def _text(error: PenstockError) -> str:
@@ -93,15 +93,15 @@ def _text(error: PenstockError) -> str:
 
 def list_reply(loaded: Loaded, order: str) -> Reply:
     """The newest or slowest requests, in the columns of `penstock trace`. Pure."""
-    shown = listed(loaded.requests, ROWS, slowest=order == SLOWEST)
+    requests = listed(loaded.requests, ROWS, slowest=order == SLOWEST)
     damaged = f"; skipped {loaded.unreadable} damaged messages" if loaded.unreadable else ""
     return {
         "headings": [[heading, heading in LIST_NUMBERS] for heading in LIST_HEADINGS],
-        "rows": list_rows(shown),
+        "rows": list_rows(requests),
         "note": "; ".join(
             [
-                f"{len(shown)} of {len(loaded.requests)} recorded requests{damaged}",
-                *on_mockers(shown),
+                f"{len(requests)} of {len(loaded.requests)} recorded requests{damaged}",
+                *on_mockers(requests),
             ]
         ),
     }

@@ -1,7 +1,7 @@
 """Runs the server of the page in the environment `page`, and sends it each change of the graph.
 
 What the browser asks for is done here: edits, so that without `--allow-edit` no request can change
-a file, and reading the traces.
+a file, and reading the traces. `up --page` runs it in a process of its own (`page_of_up`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,28 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.environments.paths import require_python
-from penstock.errors import PenstockError, PortInUseError, Problem, StartError
-from penstock.live.edit import scale
+from penstock.errors import GraphError, PenstockError, PortInUseError, Problem, StartError
+from penstock.graph.edit import edit_replicas
+from penstock.graph.text_file import read_text_file
 from penstock.live.model import STOPPED, LiveSnapshot
 from penstock.live.page.request_path import RequestReader
 from penstock.live.page.view import View, difference, point_of, view_of
 from penstock.live.source import STATE_S
+from penstock.local.control import edited, require_not_overridden
 from penstock.local.ports import LOOPBACK, Ports, require_free
 from penstock.local.process import end_with_parent
+from penstock.manifests.source import is_manifest
+
+if TYPE_CHECKING:
+    from penstock.local.up import Say, WhenReady
 
 NAME = "page"
 SIZE = "82 MB"  # of the installation
@@ -45,7 +52,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class PageOptions:
-    """Options of `penstock page`."""
+    """Options of `penstock top --web`."""
 
     graph: Path
     """The file that edits change."""
@@ -135,16 +142,16 @@ class _Server:
         loop = asyncio.get_running_loop()
         last_point, due = float("-inf"), loop.time()
         while not reading.done():
-            found = await source.snapshot()
-            view = view_of(found)
+            latest = await source.snapshot()
+            view = view_of(latest)
             message = difference(self._view, view)
             self._view = view
             if message:
                 message["chat_url"] = source.chat_url
-                has_chat = source.chat_url is not None or found.phase == STOPPED
+                has_chat = source.chat_url is not None or latest.phase == STOPPED
                 message["chat_note"] = "" if has_chat else NO_CHAT
-            if loop.time() - last_point >= POINT_S and found.phase != STOPPED:
-                message["point"], last_point = point_of(found), loop.time()
+            if loop.time() - last_point >= POINT_S and latest.phase != STOPPED:
+                message["point"], last_point = point_of(latest), loop.time()
             if message:
                 await self._send(message)
             due = max(due + self._options.interval_s, loop.time())  # a late update delays no other
@@ -168,13 +175,13 @@ class _Server:
 
     async def _reply(self, message: dict[str, Any]) -> None:
         try:
-            found = await (self._edit(message) if "pool" in message else self._read(message))
+            reply = await (self._edit(message) if "pool" in message else self._read(message))
         except (PenstockError, OSError) as problem:
-            found = {"error": str(problem)}
+            reply = {"error": str(problem)}
         except Exception as problem:  # noqa: BLE001  else the browser waits for its time limit
             traceback.print_exc()
-            found = {"error": f"unexpected error: {problem!r}"}
-        await self._send({**found, "reply": message["ask"]})
+            reply = {"error": f"unexpected error: {problem!r}"}
+        await self._send({**reply, "reply": message["ask"]})
 
     async def _edit(self, message: dict[str, Any]) -> dict[str, Any]:
         if not self._options.allow_edit:
@@ -198,3 +205,42 @@ class _Server:
 
 def _ended(message: str) -> StartError:
     return StartError(Problem(message=message, fix="Read its output above."))
+
+
+def page_of_up(graph: Path, port: int) -> WhenReady:
+    """What `up` runs from the first completion on: its errors are printed, and stop no graph."""
+
+    async def run(_endpoint: str, _model: str, say: Say) -> None:
+        command = [sys.executable, "-P", "-m", "penstock.cli.main", "top", "--web", str(graph)]
+        child = await asyncio.create_subprocess_exec(
+            *[*end_with_parent(), *command, "--port", str(port)],
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches `up`, which ends it
+        )
+        assert child.stdout is not None
+        try:
+            while line := await child.stdout.readline():
+                say(line.decode("utf-8", "replace").rstrip().removesuffix(" (Ctrl-C stops it)"))
+            say(f"the page has ended with exit code {await child.wait()}")
+        finally:
+            if child.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    child.terminate()
+                await child.wait()
+
+    return run
+
+
+def scale(path: Path, changes: Mapping[str, int]) -> None:
+    """Return once `up` has taken the edit over. ``changes``: replicas by pool.
+
+    GraphError if the graph would be invalid, if a `--set` of `up` overrides the change, or if the
+    file is a DGD manifest; the file is then unchanged.
+    """
+    require_not_overridden(path, changes)
+    if is_manifest(read_text_file(path)):
+        fix = "Edit its replicas; a running `up` applies the change."
+        raise GraphError(Problem(file=str(path), message="is a DGD manifest", fix=fix))
+    edited(path, lambda: edit_replicas(path, changes), changes)

@@ -24,22 +24,22 @@ from penstock.manifests.deployment import Role
 View = dict[str, Any]
 
 
-def view_of(found: LiveSnapshot) -> View:
+def view_of(latest: LiveSnapshot) -> View:
     """JSON values. ``rows``: the cells of each process, by name and pid."""
-    totals = found.totals
-    rows = {f"{w.name} {w.pid}": [c.text(w) for c in COLUMNS] for w in found.workers}
+    totals = latest.totals
+    rows = {f"{w.name} {w.pid}": [c.text(w) for c in COLUMNS] for w in latest.workers}
     return {
-        "title": title_line(found),
-        "phase": found.phase,
-        "models": list(found.models),
+        "title": title_line(latest),
+        "phase": latest.phase,
+        "models": list(latest.models),
         "columns": [[c.title, c.is_number] for c in COLUMNS],
         "rows": rows,
-        "states": {f"{w.name} {w.pid}": state(w) for w in found.workers},
+        "states": {f"{w.name} {w.pid}": state(w) for w in latest.workers},
         "order": list(rows),
-        "worker_ids": {w.worker_id: w.name for w in found.workers if w.worker_id},
-        "components": [[c.name, c.role, c.ready, c.desired] for c in found.components],
-        "pools": [[c.name, c.desired] for c in found.components if c.role is not Role.FRONTEND],
-        "edges": [[e.source, e.target, _label(e), e.is_kv_transfer] for e in found.edges],
+        "worker_ids": {w.worker_id: w.name for w in latest.workers if w.worker_id},
+        "components": [[c.name, c.role, c.ready, c.desired] for c in latest.components],
+        "pools": [[c.name, c.desired] for c in latest.components if c.role is not Role.FRONTEND],
+        "edges": [[e.source, e.target, _label(e), e.is_kv_transfer] for e in latest.edges],
         "totals": [
             ["requests/s", number(totals.request_rate)],
             ["input tokens/s", number(totals.input_token_rate, 0)],
@@ -58,17 +58,17 @@ def view_of(found: LiveSnapshot) -> View:
                 e.subject,
                 e.text,
             ]
-            for e in found.events
+            for e in latest.events
         ],
-        "alerts": list(found.alerts),
+        "alerts": list(latest.alerts),
     }
 
 
-def point_of(found: LiveSnapshot) -> list[float | None]:
+def point_of(latest: LiveSnapshot) -> list[float | None]:
     """One point of the charts: time in ms since 1970, TTFT and ITL in ms, requests/s, tokens/s."""
-    totals = found.totals
+    totals = latest.totals
     latencies = [None if s is None else s * 1000 for s in (totals.ttft_s, totals.itl_s)]
-    return [found.time_s * 1000, *latencies, totals.request_rate, totals.output_token_rate]
+    return [latest.time_s * 1000, *latencies, totals.request_rate, totals.output_token_rate]
 
 
 def difference(before: View, after: View) -> View:

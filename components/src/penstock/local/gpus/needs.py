@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.command_text import command, restart
 from penstock.local.deployment import Program
 from penstock.local.gpus.gpu import Gpu, models
 from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
+from penstock.text.commands import command, restart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ def gpu_needs(programs: Sequence[Program], replicas: Sequence[Replica]) -> GpuNe
     current_ones = {_identity(program) for program in programs}
     needs, returning = [], set()
     for program in programs:
-        own = _identity(program)
-        current = [r for r in replicas if _identity(r.program) == own and _stays(r)]
+        identity = _identity(program)
+        current = [r for r in replicas if _identity(r.program) == identity and _stays(r)]
         current.sort(key=lambda r: (r.state is not ReplicaState.READY, r.index))
         for surplus in current[program.replicas :]:
             returning |= set(surplus.gpus)

@@ -17,8 +17,8 @@ def gpu_notes(
     if not gpus or not any(program.gpus for program in programs):
         return ()
     notes = []
-    others = [gpu for gpu in gpus if not _is(gpu, written_for)]
-    if written_for and others:
+    unlike = [gpu for gpu in gpus if not _is(gpu, written_for)]
+    if written_for and unlike:
         notes.append(
             f"the graph's settings and its memory check are for {written_for}, and this machine "
             f"has {models(gpus)}"

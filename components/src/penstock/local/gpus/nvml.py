@@ -37,8 +37,8 @@ class Nvml(Protocol):
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: N802
     def nvmlDeviceGetMigMode(self, handle: Any) -> Sequence[int]: ...  # noqa: N802
     def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Sequence[Any]: ...  # noqa: N802
-    def nvmlDeviceGetP2PStatus(self, one: Any, other: Any, index: int) -> int: ...  # noqa: N802
-    def nvmlDeviceGetTopologyCommonAncestor(self, one: Any, other: Any) -> int: ...  # noqa: N802
+    def nvmlDeviceGetP2PStatus(self, first: Any, other: Any, index: int) -> int: ...  # noqa: N802
+    def nvmlDeviceGetTopologyCommonAncestor(self, first: Any, other: Any) -> int: ...  # noqa: N802
 
 
 def read_this_machine() -> Inventory:
@@ -91,11 +91,11 @@ def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
     )
 
 
-def _link(nvml: Nvml, one: Any, other: Any) -> Link:
-    nvlink = _optional(nvml, lambda: nvml.nvmlDeviceGetP2PStatus(one, other, NVLINK_CAPABILITY))
+def _link(nvml: Nvml, first: Any, other: Any) -> Link:
+    nvlink = _optional(nvml, lambda: nvml.nvmlDeviceGetP2PStatus(first, other, NVLINK_CAPABILITY))
     if nvlink == P2P_OK:
         return Link.NVLINK
-    level = _optional(nvml, lambda: nvml.nvmlDeviceGetTopologyCommonAncestor(one, other))
+    level = _optional(nvml, lambda: nvml.nvmlDeviceGetTopologyCommonAncestor(first, other))
     return Link.SAME_NODE if level is not None and level <= SAME_NODE_AT_MOST else Link.FAR
 
 

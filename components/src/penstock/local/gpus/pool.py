@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import IO
 
 from penstock.errors import MissingToolError, Problem
-from penstock.local.gpus.assign import assign, choose
-from penstock.local.gpus.gpu import Gpu, Inventory
+from penstock.local.gpus.gpu import Gpu, Inventory, Link
 from penstock.local.gpus.needs import GpuNeeds, remedy, too_few
+
+Chosen = tuple[Gpu, ...]
 
 
 class GpuPool:
@@ -134,11 +136,59 @@ class GpuPool:
     def _problem(
         self, needs: GpuNeeds, inventory: Inventory, unusable: Mapping[int, str]
     ) -> MissingToolError:
-        others = {i: why for i, why in unusable.items() if i not in self._assigned}
+        unassigned = {i: why for i, why in unusable.items() if i not in self._assigned}
         free = len(inventory.gpus) - len(unusable)
-        message = too_few(needs, inventory.gpus, inventory.hidden, others, free)
-        capacity = len(inventory.gpus) - len(others)
-        occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in others]
+        message = too_few(needs, inventory.gpus, inventory.hidden, unassigned, free)
+        capacity = len(inventory.gpus) - len(unassigned)
+        occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in unassigned]
         is_up = bool(self._assigned)
         fix = remedy(needs, capacity, self._graph, is_up=is_up, unusable=occupied)
         return MissingToolError(Problem(file=self._graph, message=message, fix=fix))
+
+
+def assign(free: Iterable[Gpu], sizes: Sequence[int]) -> list[Chosen] | None:
+    """GPUs for each of ``sizes``, which are numbers of GPUs; None when there are too few. Pure.
+
+    The largest replicas choose first. The GPUs of one replica are of one model. Among those, GPUs
+    that are connected by NVLink are preferred, then GPUs of one NUMA node. Other connected GPUs
+    stay together for later replicas.
+    """
+    left = list(free)
+    chosen: dict[int, Chosen] = {}
+    for at in sorted(range(len(sizes)), key=lambda at: -sizes[at]):
+        gpus = choose(left, sizes[at])
+        if gpus is None:
+            return None
+        chosen[at] = gpus
+        left = [gpu for gpu in left if gpu not in gpus]
+    return [chosen[at] for at in range(len(sizes))]
+
+
+def choose(free: Iterable[Gpu], count: int) -> Chosen | None:
+    """``count`` GPUs for one replica, sorted by index; None when there are too few of one model."""
+    by_model: dict[str, list[Gpu]] = {}
+    for gpu in sorted(free, key=lambda gpu: gpu.index):
+        by_model.setdefault(gpu.model, []).append(gpu)
+    enough = [gpus for gpus in by_model.values() if len(gpus) >= count]
+    if not enough:
+        return None
+    # The smallest sufficient group: larger ones stay free for larger replicas.
+    gpus = min(enough, key=lambda gpus: (len(gpus), gpus[0].index))
+    groups = [_around(seed, gpus, count) for seed in gpus]
+    return min(groups, key=lambda group: _cost(group, gpus))
+
+
+def _around(seed: Gpu, gpus: list[Gpu], count: int) -> Chosen:
+    """``seed`` and the GPUs that are connected to it best."""
+    near = [gpu for gpu in gpus if gpu is not seed]
+    near.sort(key=lambda gpu: (-seed.link(gpu), gpu.index))
+    return tuple(sorted([seed, *near[: count - 1]], key=lambda gpu: gpu.index))
+
+
+def _cost(group: Chosen, gpus: list[Gpu]) -> tuple[int, int, int, tuple[int, ...]]:
+    links = [gpu.link(other) for gpu, other in combinations(group, 2)]
+    outside = [gpu for gpu in gpus if gpu not in group]
+    # Connections to GPUs that stay free: taking this group would divide theirs.
+    divided = sum(gpu.link(other) for gpu in group for other in outside)
+    worst = min(links, default=Link.NVLINK)
+    return (-worst, -sum(links), divided, tuple(gpu.index for gpu in group))

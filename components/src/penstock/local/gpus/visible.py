@@ -24,11 +24,11 @@ def visible(gpus: tuple[Gpu, ...], text: str | None) -> Inventory:
         )
     chosen = []
     for entry in entries:
-        found = _found(gpus, entry)
-        if isinstance(found, str):
-            return Inventory(hidden=len(gpus), problem=f"{VARIABLE}={text}: {found}")
-        if found not in chosen:
-            chosen.append(found)
+        match = _found(gpus, entry)
+        if isinstance(match, str):
+            return Inventory(hidden=len(gpus), problem=f"{VARIABLE}={text}: {match}")
+        if match not in chosen:
+            chosen.append(match)
     chosen.sort(key=lambda gpu: gpu.index)
     return Inventory(gpus=tuple(chosen), hidden=len(gpus) - len(chosen))
 

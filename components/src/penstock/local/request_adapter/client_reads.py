@@ -17,8 +17,9 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
 
-import aiohttp
 from aiohttp import web
 
 PATH = "/penstock/client-reads"
@@ -49,9 +50,9 @@ class ClientRead:
         cls, headers: Mapping[str, str], clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> ClientRead:
         """Keeps the client's trace ID if it is valid."""
-        given = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+        valid = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
         return cls(
-            trace_id=given["trace"] if given else secrets.token_hex(16),
+            trace_id=valid["trace"] if valid else secrets.token_hex(16),
             is_measured=not any(name in headers for name in PROXY_HEADERS),
             clock_ns=clock_ns,
         )
@@ -66,15 +67,6 @@ class ClientRead:
         """
         return f"00-{self.trace_id}-{self.span_id}-01"
 
-    async def write(self, response: web.StreamResponse, data: bytes) -> None:
-        began = self.clock_ns()
-        try:
-            await response.write(data)
-        finally:
-            now = time.time_ns()
-            self.blocked_ns += self.clock_ns() - began
-            self.end_ns = now
-
 
 class ClientReads:
     """Measures responses, and sends the measurements to the receiver at ``url`` every
@@ -87,7 +79,7 @@ class ClientReads:
         export_s: float = 1.0,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self._url, self._export_s, self._clock_ns = url + PATH, export_s, clock_ns
+        self._receiver, self._export_s, self._clock_ns = urlsplit(url).netloc, export_s, clock_ns
         self._ended: list[ClientRead] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -97,7 +89,7 @@ class ClientReads:
         url = env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
         return cls(url) if url and env.get("OTEL_EXPORT_ENABLED") == "true" else None
 
-    def begin(self, request: web.Request) -> ClientRead:
+    def begin(self, request: web.BaseRequest) -> ClientRead:
         read = ClientRead.of(request.headers, self._clock_ns)
         if read.is_measured and request.transport is not None:
             _limit_buffers(request.transport)
@@ -107,34 +99,32 @@ class ClientReads:
         if read.is_measured and read.end_ns and len(self._ended) < MOST:
             self._ended.append(read)
 
-    def start(self, client: aiohttp.ClientSession) -> None:
-        self._task = asyncio.create_task(self._export_always(client))
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._export_always())
 
-    async def stop(self, client: aiohttp.ClientSession) -> None:
+    async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        await self._export(client)
+        await asyncio.to_thread(self._export)
 
-    async def _export_always(self, client: aiohttp.ClientSession) -> None:
+    async def _export_always(self) -> None:
         while True:
             await asyncio.sleep(self._export_s)
-            await self._export(client)
+            await asyncio.to_thread(self._export)
 
-    async def _export(self, client: aiohttp.ClientSession) -> None:
-        if not self._ended:
+    def _export(self) -> None:
+        reads, self._ended = self._ended, []
+        if not reads:
             return
         rows = [
             {"span_id": read.span_id, "end_ns": read.end_ns, "blocked_ms": read.blocked_ns / 1e6}
-            for read in self._ended
+            for read in reads
         ]
-        self._ended = []
-        timeout = aiohttp.ClientTimeout(total=5)
+        connection = HTTPConnection(self._receiver, timeout=5)
         # The receiver ends with `up`, and a full disk is no reason to serve less.
-        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-            async with client.post(self._url, data=json.dumps(rows), timeout=timeout):
-                pass
+        with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
+            connection.request("POST", PATH, json.dumps(rows))
+            connection.getresponse()
 
 
 def _limit_buffers(transport: asyncio.Transport) -> None:

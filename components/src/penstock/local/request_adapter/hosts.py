@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from .refusal import Refusal
+from .errors import Refusal
 
 # The API, and what programs on this machine read. A frontend also has paths that change it, such
 # as /busy_threshold, with which one request makes it refuse all others.
@@ -30,10 +30,10 @@ def pattern(names: Iterable[str] = ()) -> str:
 
     An IP address cannot be rebound, so each one is accepted, besides localhost and ``names``.
     """
-    others = "|".join(map(re.escape, names))
+    named = "|".join(map(re.escape, names))
     local = r"(?:[a-z0-9-]+\.)?localhost\.?"
     address = r"[0-9]+(?:\.[0-9]+){3}|\[[0-9a-f:.]+(?:%[a-z0-9.%_~-]+)?\]"
-    known = "|".join(part for part in (local, address, others) if part)
+    known = "|".join(part for part in (local, address, named) if part)
     return rf"(?i)(?:{known})(?::[0-9]*)?"
 
 

@@ -1,31 +1,24 @@
-"""What the adapter does with a request to each engine: set, reject, or report as ignored. Pure.
+"""What the adapter does with a request to each engine: refuse it, set a default, or name what has
+no effect. Pure.
 
-The rules are those that Dynamo 1.6 and 1.7 need: measured by benchmarks/client_matrix.py, and
+The rows are those that Dynamo 1.6 and 1.7 need: measured by benchmarks/client_matrix.py, and
 listed for users in docs/local-engines.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from . import calls
-from .model import Model
-from .patterns import costly
-from .prompt import Body, renderable
-from .prompt_rules import review_prompt
-from .refusal import UNSUPPORTED, Refusal
-from .responses_fields import review_fields
-from .tools import excludes_calls, has_format, understood
+from .errors import CHAT, COMPLETIONS, PROMPTS, RESPONSES, UNSUPPORTED, Refusal
 
-CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
-EMBEDDINGS = "/v1/embeddings"
-MOCKER = "mocker"
-LLAMACPP = "llamacpp"
-VLLM = "vllm"
+Body = dict[str, Any]
+IsUsed = Callable[[Any, Body], bool]
+"""Whether the value of a parameter, in this body, asks for what the engine does not do."""
+
+MOCKER, VLLM, LLAMACPP = "mocker", "vllm", "llamacpp"
 ENGINES = (MOCKER, VLLM, LLAMACPP)
-
 LIMITS = {
     CHAT: ("max_tokens", "max_completion_tokens"),
     COMPLETIONS: ("max_tokens",),
@@ -39,331 +32,306 @@ IGNORED_BY_THE_MOCKER = (
 )
 IGNORED_BY_DYNAMO = ("store", "prediction")
 GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
-CONTEXT_CODE = "context_length_exceeded"
-# OpenAI's words. litellm and others branch on them, and a worker's error has no other field.
-CONTEXT_WORDS = "maximum context length is"
-# Status → OpenAI's code, for errors of Dynamo and of its workers.
-CODES = {
-    404: "model_not_found",
-    429: "rate_limit_exceeded",
-    501: "not_implemented",
-    503: "service_unavailable",
-}
-NO_REASON = ("Bad Request", "Invalid request")  # Dynamo's messages instead of vLLM's
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+IGNORED_HEADER = "x-penstock-ignored"
+DEFAULT_LIMIT_HEADER = "x-penstock-default-max-tokens"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """A parameter that the engine would ignore although it changes the response's format."""
-
-    param: str
-    paths: tuple[str, ...]
-    is_used: Callable[[Body], bool]
-    engines: tuple[str, ...] = (MOCKER,)
-    """Those that ignore it; all of them if Dynamo does."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contradiction:
-    """A parameter that OpenAI refuses and every engine would ignore."""
-
-    param: str
-    paths: tuple[str, ...]
-    is_invalid: Callable[[Body], bool]
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What to do with one request."""
-
-    refusal: Refusal | None = None
-    changed: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters to set or to replace."""
-    ignored: tuple[str, ...] = ()
-    """Parameters of the request that have no effect."""
-    default_limit: int | None = None
-    """Output limit in tokens that the adapter added to the request; None: it added none."""
-    checks_calls: bool = False
-    """Whether the response contains the generated tokens, for `calls.CorrectedCalls`."""
-
-
-def _set(name: str) -> Callable[[Body], bool]:
-    return lambda body: body.get(name) not in (None, False, "", [], {})
-
-
-def _is_given(value: Any) -> bool:
-    """0 is a value of a parameter, such as a temperature."""
-    return value is not None and value is not False and value != []
-
-
-def _several(name: str) -> Callable[[Body], bool]:
-    return lambda body: isinstance(body.get(name), int) and body[name] > 1
-
-
-def _more_than_n(body: Body) -> bool:
-    best_of = body.get("best_of")
-    return isinstance(best_of, int) and best_of > (body.get("n") or 1)
-
-
-def _top_logprobs_alone(body: Body) -> bool:
-    return _count(body.get("top_logprobs")) > 0 and body.get("logprobs") in (None, False)
-
-
-def _count(value: Any) -> int:
-    """0 for other types, which Dynamo refuses."""
-    return value if isinstance(value, int) else 0
-
-
-def _outputs_audio(body: Body) -> bool:
-    modalities = body.get("modalities")
-    return isinstance(modalities, list) and "audio" in modalities
-
-
-def _requires_a_call(body: Body) -> bool:
-    return body.get("tool_choice") not in (None, "none", "auto")
-
-
-def _changes_verbosity(body: Body) -> bool:
-    text = body.get("text")
-    return isinstance(text, dict) and text.get("verbosity") not in (None, "medium")
-
-
-def _includes_logprobs(body: Body) -> bool:
-    include = body.get("include")
-    return isinstance(include, list) and "message.output_text.logprobs" in include
-
-
-N_WITH_TOOLS = (
-    "On this machine, 'n' above 1 is not supported with tools. Remove one of them, or set "
-    "'tool_choice' to 'none'."
+# The parameters of /v1/responses: OpenAI's, then Dynamo's. Dynamo ignores all others there.
+KNOWN_OF_RESPONSES = (
+    *("background", "context_management", "conversation", "include", "input", "instructions"),
+    *("max_output_tokens", "max_tool_calls", "metadata", "model", "moderation"),
+    *("parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key"),
+    *("prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier"),
+    *("service_tier", "store", "stream", "stream_options", "temperature", "text"),
+    *("tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user"),
+    *("chat_template_args", "chat_template_kwargs", "nvext", "thinking_token_budget"),
 )
-CONTRADICTIONS = (
-    Contradiction(
-        param="top_logprobs",
-        paths=(CHAT,),
-        is_invalid=_top_logprobs_alone,
-        message="'top_logprobs' requires 'logprobs' to be true.",
-    ),
-    Contradiction(
-        param="guided_choice",
-        paths=(CHAT, COMPLETIONS),
-        is_invalid=lambda body: body.get("guided_choice") == [],
-        message="'guided_choice' has no choices. Give at least one, or remove it.",
-    ),
-    Contradiction(
-        param="response_format",
-        paths=(CHAT,),
-        is_invalid=lambda body: has_format(body) and any(_set(name)(body) for name in GUIDED),
-        message="'response_format' and a 'guided_…' parameter both constrain the output, and "
-        "Dynamo would apply only one of them. Remove one.",
-    ),
+# A parameter of chat completions → what /v1/responses has for it.
+INSTEAD = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "guided_json": "text.format",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+# OpenAI's meaning of a function without parameters. An engine would generate any JSON value, and
+# without `const`, a small model on vLLM writes white space between the braces until the limit.
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False, "const": {}}
+ANNOTATIONS = ("title", "description", "$schema", "$id", "$comment")  # of a JSON schema
+
+# How large a request may be. Dynamo renders the chat template and counts the tokens of a prompt in
+# the frontend: 16,000 empty messages take it 8 to 10 s, also after the client has left.
+MOST_MESSAGES = 1024
+# More than almost all text has: English about 4 to 5. JSON writes some characters with 6.
+BYTES_PER_TOKEN = 16
+OTHER_BYTES = 64 * 2**10  # of tools, parameters and the format
+UNKNOWN_BYTES = 2 * 2**20  # if the context length is not known
+
+
+def _is_set(value: Any, _: Body) -> bool:
+    return value not in (None, False, "", [], {})
+
+
+def _is_given(value: Any, _: Body) -> bool:
+    return value is not None
+
+
+def _is_several(value: Any, _: Body) -> bool:
+    return isinstance(value, int) and value > 1
+
+
+def _is_format(value: Any, _: Body) -> bool:
+    return isinstance(value, dict) and value.get("type") not in (None, "text")
+
+
+def _requires_call(value: Any, _: Body) -> bool:
+    return value not in (None, "none", "auto")
+
+
+def _lacks_logprobs(value: Any, body: Body) -> bool:
+    return isinstance(value, int) and value > 0 and body.get("logprobs") in (None, False)
+
+
+def _contains(text: str) -> IsUsed:
+    return lambda value, _: isinstance(value, list) and text in value
+
+
+class Rule(NamedTuple):
+    """A parameter that the engines would ignore although it changes the response's format."""
+
+    param: str
+    """With dots for what is nested."""
+    paths: tuple[str, ...]
+    is_used: IsUsed = _is_set
+    engines: tuple[str, ...] = ENGINES
+    """Those that ignore it; all of them if Dynamo does."""
+    contradiction: str = ""
+    """The message for a request that OpenAI refuses as well."""
+
+    def refusal(self, engine: str) -> Refusal:
+        if self.contradiction:
+            return Refusal(message=self.contradiction, param=self.param)
+        if self.engines == ENGINES:
+            message = (
+                f"Dynamo does not support {self.param!r} with this value, on any engine. Remove "
+                "it from the request."
+            )
+        else:
+            name = "the mocker, which generates random text," if engine == MOCKER else engine
+            message = (
+                f"{self.param!r} with this value is not supported by {name} on this machine. "
+                "Remove it, or run a graph with another engine: docs/local-engines.md lists what "
+                "each supports."
+            )
+        return Refusal(message=message, param=self.param, code=UNSUPPORTED)
+
+
+BOTH, ONLY_MOCKER = (CHAT, COMPLETIONS), (MOCKER,)
+NO_LOGPROBS = "'top_logprobs' requires 'logprobs' to be true."
+NO_CHOICES = "'guided_choice' has no choices. Give at least one, or remove it."
+TWO_CONSTRAINTS = (
+    "'response_format' and a 'guided_…' parameter both constrain the output, and Dynamo would "
+    "apply only one of them. Remove one."
 )
 RULES = (
+    Rule("top_logprobs", (CHAT,), _lacks_logprobs, contradiction=NO_LOGPROBS),
+    Rule("guided_choice", BOTH, lambda value, _: value == [], contradiction=NO_CHOICES),
     Rule(
-        param="n",
-        paths=(CHAT, COMPLETIONS),
-        is_used=_several("n"),
-        engines=(MOCKER, LLAMACPP),
+        "response_format",
+        (CHAT,),
+        lambda value, body: _is_format(value, body) and any(body.get(name) for name in GUIDED),
+        contradiction=TWO_CONSTRAINTS,
     ),
-    Rule(param="logprobs", paths=(CHAT,), is_used=_set("logprobs")),
+    Rule("n", BOTH, _is_several, (MOCKER, LLAMACPP)),
+    Rule("logprobs", (CHAT,), engines=ONLY_MOCKER),
+    Rule("logprobs", (COMPLETIONS,), _is_given, ONLY_MOCKER),  # 0: of the chosen tokens
+    Rule("tool_choice", (CHAT, RESPONSES), _requires_call, ONLY_MOCKER),
+    Rule("response_format", (CHAT,), _is_format, ONLY_MOCKER),
+    Rule("text.format", (RESPONSES,), _is_format, ONLY_MOCKER),
+    *(Rule(name, BOTH, engines=ONLY_MOCKER) for name in GUIDED),
+    Rule("text.verbosity", (RESPONSES,), lambda value, _: value not in (None, "medium")),
+    Rule("logit_bias", BOTH),
+    Rule("echo", (COMPLETIONS,)),
+    Rule("suffix", (COMPLETIONS,)),
     Rule(
-        param="logprobs",  # 0 asks for those of the chosen tokens
-        paths=(COMPLETIONS,),
-        is_used=lambda body: body.get("logprobs") is not None,
+        "best_of",
+        (COMPLETIONS,),
+        lambda value, body: isinstance(value, int) and value > (body.get("n") or 1),
     ),
-    Rule(param="tool_choice", paths=(CHAT, RESPONSES), is_used=_requires_a_call),
-    Rule(param="response_format", paths=(CHAT,), is_used=has_format),
-    Rule(param="text.format", paths=(RESPONSES,), is_used=has_format),
-    *(Rule(param=name, paths=(CHAT, COMPLETIONS), is_used=_set(name)) for name in GUIDED),
-    Rule(
-        param="text.verbosity",
-        paths=(RESPONSES,),
-        is_used=_changes_verbosity,
-        engines=ENGINES,
-    ),
-    Rule(
-        param="logit_bias",
-        paths=(CHAT, COMPLETIONS),
-        is_used=_set("logit_bias"),
-        engines=ENGINES,
-    ),
-    Rule(param="echo", paths=(COMPLETIONS,), is_used=_set("echo"), engines=ENGINES),
-    Rule(param="suffix", paths=(COMPLETIONS,), is_used=_set("suffix"), engines=ENGINES),
-    Rule(param="best_of", paths=(COMPLETIONS,), is_used=_more_than_n, engines=ENGINES),
-    Rule(param="modalities", paths=(CHAT,), is_used=_outputs_audio, engines=ENGINES),
-    Rule(param="audio", paths=(CHAT,), is_used=_set("audio"), engines=ENGINES),
-    Rule(
-        param="web_search_options",
-        paths=(CHAT,),
-        is_used=lambda body: body.get("web_search_options") is not None,
-        engines=ENGINES,
-    ),
-    Rule(param="conversation", paths=(RESPONSES,), is_used=_set("conversation"), engines=ENGINES),
+    Rule("modalities", (CHAT,), _contains("audio")),
+    Rule("audio", (CHAT,)),
+    Rule("web_search_options", (CHAT,), _is_given),
+    Rule("conversation", (RESPONSES,)),
     # Dynamo answers these with a 501, which clients try again.
-    Rule(param="functions", paths=(CHAT,), is_used=_set("functions"), engines=ENGINES),
-    Rule(param="function_call", paths=(CHAT,), is_used=_set("function_call"), engines=ENGINES),
-    Rule(
-        param="max_tool_calls", paths=(RESPONSES,), is_used=_set("max_tool_calls"), engines=ENGINES
-    ),
-    Rule(param="include", paths=(RESPONSES,), is_used=_includes_logprobs, engines=ENGINES),
-    Rule(param="top_logprobs", paths=(RESPONSES,), is_used=_set("top_logprobs"), engines=ENGINES),
+    Rule("functions", (CHAT,)),
+    Rule("function_call", (CHAT,)),
+    Rule("max_tool_calls", (RESPONSES,)),
+    Rule("include", (RESPONSES,), _contains("message.output_text.logprobs")),
+    Rule("top_logprobs", (RESPONSES,)),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """A request that the frontend gets."""
+
+    changed: Body = field(default_factory=dict)
+    """Parameters to set or to replace."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """To add to the response: what has no effect, and the limit that was set."""
 
 
 def review(
-    path: str, body: Body, engine: str, model: Model, output_limit: int | None = None
-) -> Verdict:
-    """``body``: the request's JSON object. A path without rules is passed on unchanged.
+    path: str,
+    body: Body,
+    engine: str,
+    *,
+    renders_tools: bool = True,
+    output_limit: int | None = None,
+) -> Accepted | Refusal:
+    """``path``: one of `LIMITS`; ``body``: the request's JSON object.
 
+    ``renders_tools``: whether the chat template writes the tools into the prompt.
     ``output_limit``: in tokens, of requests that set none; None: the engine's own.
     """
-    if path not in LIMITS:
-        return Verdict()
-    for found in CONTRADICTIONS:
-        if path in found.paths and found.is_invalid(body):
-            return Verdict(refusal=Refusal(message=found.message, param=found.param, code=None))
     for rule in RULES:
-        if path in rule.paths and engine in rule.engines and rule.is_used(body):
-            return Verdict(refusal=_refusal(rule, engine))
-    refusal = review_fields(body) if path == RESPONSES else None
-    if engine == VLLM:  # llama.cpp's worker compiles in a child process with limits
-        refusal = refusal or costly(body)
-    refusal = refusal or review_prompt(
-        body,
-        _prompt_param(path),
-        is_text_only=engine in (MOCKER, LLAMACPP),
-        # The mocker may run with the packaged tokenizer, and computes with no token.
-        model=Model() if engine == MOCKER else model,
-    )
-    if refusal is not None:
-        return Verdict(refusal=refusal)
-    has_limit = any(body.get(name) is not None for name in LIMITS[path])
-    default_limit = None if has_limit else output_limit
-    changed = {} if default_limit is None else {LIMITS[path][0]: default_limit}
-    changed |= renderable(body, model) | ({} if engine == MOCKER else understood(body))
-    makes_calls = path == CHAT and engine != MOCKER
-    checks_calls = makes_calls and calls.are_checked(body | changed, model)
-    if checks_calls and _several("n")(body):
-        return Verdict(refusal=Refusal(message=N_WITH_TOOLS, param="n", code=UNSUPPORTED))
-    return Verdict(
-        changed=changed | (calls.with_tokens(body) if checks_calls else {}),
-        ignored=tuple(name for name in _ignored(body, engine, model) if _is_given(body.get(name))),
-        default_limit=default_limit,
-        checks_calls=checks_calls,
-    )
+        is_for = path in rule.paths and engine in rule.engines
+        if is_for and rule.is_used(_value_at(body, rule.param), body):
+            return rule.refusal(engine)
+    if (refusal := _unknown_parameter(path, body) or _unread_part(path, body, engine)) is not None:
+        return refusal
+    changed = {} if engine == MOCKER else _understood_tools(path, body)
+    headers = {}
+    ignored = ", ".join(_ignored(body, engine, renders_tools and "tool_choice" not in changed))
+    if ignored:
+        headers[IGNORED_HEADER] = ignored
+    if output_limit is not None and all(body.get(name) is None for name in LIMITS[path]):
+        changed[LIMITS[path][0]] = output_limit
+        headers[DEFAULT_LIMIT_HEADER] = str(output_limit)
+    return Accepted(changed=changed, headers=headers)
 
 
-def _ignored(body: Body, engine: str, model: Model) -> tuple[str, ...]:
+def _value_at(body: Body, param: str) -> Any:
+    name, _, inner = param.partition(".")
+    value = body.get(name)
+    return (value.get(inner) if isinstance(value, dict) else None) if inner else value
+
+
+def _unknown_parameter(path: str, body: Body) -> Refusal | None:
+    names = [n for n, value in body.items() if n not in KNOWN_OF_RESPONSES and value is not None]
+    if path != RESPONSES or not names:
+        return None
+    param = names[0]
+    fix = f"Use {INSTEAD[param]!r}" if param in INSTEAD else "Remove it from the request"
+    message = f"{path} has no parameter {param!r}, so Dynamo would ignore it. {fix}."
+    return Refusal(message=message, param=param, code=UNSUPPORTED)
+
+
+def _unread_part(path: str, body: Body, engine: str) -> Refusal | None:
+    """For a part of the prompt that would be ignored: media, or the name of a stored item."""
+    param = PROMPTS[path]
+    items = body.get(param)
+    for index, message in enumerate(items if isinstance(items, list) else ()):
+        if not isinstance(message, dict):
+            continue
+        if message.get("type") == "item_reference":
+            text = (
+                f"'{param}[{index}]' refers to a stored item. Dynamo stores none, and would ignore "
+                "it: send the item itself."
+            )
+            return Refusal(message=text, param=param, code=UNSUPPORTED)
+        for place, kind in () if engine == VLLM else _media(message):
+            text = (
+                f"{param!r} has a content part of type {kind!r} ({param}[{index}].content[{place}])"
+                ", and the engine on this machine accepts text only. Remove the part, or run a "
+                "graph with another engine: docs/local-engines.md lists what each supports."
+            )
+            return Refusal(message=text, param=param, code=UNSUPPORTED)
+    return None
+
+
+def _media(message: Body) -> Iterator[tuple[int, str]]:
+    content = message.get("content")
+    for place, part in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(part, dict) and part.get("type") not in TEXT_PARTS:
+            yield place, str(part.get("type"))
+
+
+def _ignored(body: Body, engine: str, sees_tools: bool) -> Iterable[str]:
+    names: tuple[str, ...] = IGNORED_BY_DYNAMO
     if engine == MOCKER:
-        return (*IGNORED_BY_DYNAMO, *IGNORED_BY_THE_MOCKER)
-    # A required call follows the grammar that Dynamo makes of the tools, not the prompt.
-    is_rendered = model.renders_tools and not excludes_calls(body)
-    has_effect = is_rendered or body.get("tool_choice") not in (None, "auto")
-    return IGNORED_BY_DYNAMO if has_effect else (*IGNORED_BY_DYNAMO, "tools")
+        names += IGNORED_BY_THE_MOCKER
+    elif not sees_tools and body.get("tool_choice") in (None, "auto"):
+        names += ("tools",)  # a required call follows a grammar, not the prompt
+    values = {name: body.get(name) for name in names}
+    # 0 is a value of a parameter, such as a temperature, and equals False.
+    return (n for n, v in values.items() if v is not None and v is not False and v != [])
 
 
-def _refusal(rule: Rule, engine: str) -> Refusal:
-    if rule.engines == ENGINES:
+def _with_parameters(tool: Any) -> Any:
+    """Chat completions nest the function; responses do not."""
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return tool
+    nested = tool.get("function")
+    function = nested if isinstance(nested, dict) else tool
+    if not _is_empty(function.get("parameters")):
+        return tool
+    function = function | {"parameters": NO_PARAMETERS}
+    return function if nested is None else tool | {"function": function}
+
+
+def _is_empty(schema: Any) -> bool:
+    """Whether a JSON schema describes no parameter. Pydantic and zod write the annotations."""
+    if not isinstance(schema, dict):
+        return schema is None
+    rest = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+    return all(value in ({}, [], False, "object") for value in rest.values())
+
+
+def _understood_tools(path: str, body: Body) -> Body:
+    """The parameters to set so that an engine calls tools as OpenAI's API describes it."""
+    tools = body.get("tools")
+    changed: Body = {}
+    if not isinstance(tools, list) or not tools:
+        return changed
+    with_parameters = [_with_parameters(tool) for tool in tools]
+    if with_parameters != tools:
+        changed["tools"] = with_parameters
+    form = _value_at(body, "text.format" if path == RESPONSES else "response_format")
+    if _requires_call(body.get("tool_choice"), body):
+        if body.get("parallel_tool_calls") is None:
+            # Otherwise a small model on vLLM writes text after the call until the limit.
+            changed["parallel_tool_calls"] = False
+    elif body.get("tool_choice") != "none" and (
+        _is_format(form, body) or body.get("guided_json") is not None
+    ):
+        changed["tool_choice"] = "none"  # the format leaves no room for a call
+    return changed
+
+
+def most_bytes(context_tokens: int | None) -> int:
+    """Of a request's body, for a model with this context length; as `Limits.for_context`."""
+    if context_tokens is None:
+        return UNKNOWN_BYTES
+    return BYTES_PER_TOKEN * context_tokens + OTHER_BYTES
+
+
+def review_size(
+    path: str, size: int, body: Body, max_bytes: int, max_messages: int
+) -> Refusal | None:
+    """``size``: of the request in bytes. Media is refused by its own rule."""
+    param = PROMPTS[path]
+    items = body.get(param)
+    items = items if isinstance(items, list) else []
+    has_media = any(isinstance(item, dict) and any(_media(item)) for item in items)
+    if size > max_bytes and not has_media:
         message = (
-            f"Dynamo does not support {rule.param!r} with this value, on any engine. Remove it "
-            "from the request."
+            f"The request has {size} bytes, more than the limit of {max_bytes}. Shorten the prompt."
         )
+    elif len(items) > max_messages and not all(isinstance(item, int) for item in items):
+        message = f"{param} has {len(items)} elements, more than the limit of {max_messages}."
     else:
-        name = "the mocker, which generates random text," if engine == MOCKER else engine
-        message = (
-            f"{rule.param!r} with this value is not supported by {name} on this machine. Remove "
-            "it, or run a graph with another engine: docs/local-engines.md lists what each "
-            "supports."
-        )
-    return Refusal(message=message, param=rule.param, code=UNSUPPORTED)
-
-
-NOT_UTF8 = Refusal(
-    message="The body of the request is not valid UTF-8.",
-    param=None,
-    code=None,
-)
-
-
-def no_embeddings(engine: str) -> Refusal:
-    """Dynamo reports a model without embeddings as not found."""
-    return Refusal(
-        message=f"The models of this graph generate text with {engine} and have no embeddings. "
-        "Send the request to /v1/chat/completions or /v1/completions.",
-        param="model",
-        code="unsupported_endpoint",
-    )
-
-
-def no_route(method: str, path: str, status: int) -> Refusal:
-    """For an empty 404 or 405: Dynamo has the path, but no such method, or no model for it."""
-    if status == 405:
-        message = f"{path} does not accept {method}. The header Allow names what it accepts."
-    else:
-        message = (
-            f"The models of this graph have no endpoint {path}. They generate text: send the "
-            "request to /v1/chat/completions or /v1/completions."
-        )
-    return Refusal(message=message, param=None, code="unsupported_endpoint", status=status)
-
-
-def too_long(path: str, limit: int, tokens: int) -> Refusal:
-    """OpenAI's words and code: clients recognize an exceeded context length by them."""
-    param = _prompt_param(path)
-    return Refusal(
-        message=f"This model's maximum context length is {limit} tokens. However, your request "
-        f"needs {tokens} tokens ({param} and output). Please reduce the length of the {param}.",
-        param=param,
-        code=CONTEXT_CODE,
-    )
-
-
-def context_error(path: str, answer: Any) -> Refusal | None:
-    """For the error with which Dynamo reports a worker's context length, else None."""
-    details = answer.get("details") if isinstance(answer, dict) else None
-    if not isinstance(details, dict) or details.get("type") != "context_length":
-        return None
-    limit, tokens = details.get("limit"), details.get("actual")
-    if not isinstance(limit, int) or not isinstance(tokens, int):
-        return None
-    return too_long(path, limit, tokens)
-
-
-def unwrapped_error(path: str, status: int, answer: Any) -> Refusal | None:
-    """For Dynamo's own error body, which has no `error` object and a number as its code, else
-    None. An empty 404 stays: it means that the model has no workers (`local/envoy.py`)."""
-    if not isinstance(answer, dict) or "error" in answer:
-        return None
-    message = answer.get("message")
-    if not isinstance(message, str):
-        return None
-    if status == 400 and CONTEXT_WORDS in message:
-        return Refusal(message=message, param=_prompt_param(path), code=CONTEXT_CODE)
-    has_a_model = path in (*LIMITS, EMBEDDINGS) or path.startswith("/v1/models/")
-    code = CODES.get(status) if has_a_model or status != 404 else None  # an unknown path
-    return _reworded(message, code, status)
-
-
-def event_error(event: Any) -> Refusal | None:
-    """For a stream that begins with an error, which Dynamo sends with status 200, else None."""
-    error = event.get("error") if isinstance(event, dict) else None
-    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        return None
-    status = error.get("code")
-    if not isinstance(status, int) or not 400 <= status < 600:
-        return None
-    return _reworded(error["message"], CODES.get(status), status)
-
-
-def _reworded(message: str, code: str | None, status: int) -> Refusal:
-    if message in NO_REASON:
-        message = (
-            "Dynamo or the engine rejected the request, and Dynamo passes on no reason: see the "
-            "log of the graph (`penstock logs`)."
-        )
-    return Refusal(message=message, param=None, code=code, status=status)
-
-
-def _prompt_param(path: str) -> str:
-    return {CHAT: "messages", COMPLETIONS: "prompt"}.get(path, "input")
+        return None  # a list of numbers is one prompt, as token ids
+    return Refusal(message=message, param=param, code="request_too_large", status=413)

@@ -1,6 +1,7 @@
 """The adapter's HTTP server. It runs in the event loop of the frontend, to which it forwards.
 
-One process, so that a kill, a hang or a suspension ends or stops both.
+One process, so that a kill, a hang or a suspension ends or stops both. The bytes of a response go
+to the client as they arrive: to parse each token again would cost as much as Dynamo's HTTP server.
 """
 
 from __future__ import annotations
@@ -8,66 +9,68 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-import aiohttp
 import uvloop
 from aiohttp import web
 
-from .calls import Asked, CorrectedCalls, with_tokens
 from .client_reads import ClientRead, ClientReads
+from .errors import PROMPTS, Refusal, no_route, too_long, translated
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
-from .limits import (
-    SizeLimits,
-    is_probably_too_long,
-)
-from .model import TOKENIZER, read_model
-from .options import size_limits, split
-from .prompt import Body, prompt_ids, prompt_text
-from .refusal import Refusal
-from .rules import (
-    EMBEDDINGS,
-    LIMITS,
-    MOCKER,
-    NOT_UTF8,
-    RESPONSES,
-    Verdict,
-    context_error,
-    event_error,
-    no_embeddings,
-    no_route,
-    review,
-    too_long,
-    unwrapped_error,
-)
-from .watch import Watch
+from .rules import LIMITS, MOCKER, MOST_MESSAGES, Body, most_bytes, review, review_size
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-DEFAULT_LIMITS = SizeLimits()
+LOOPBACK = "127.0.0.1"
 BODY_LIMIT = 192 * 2**20  # bytes; Dynamo's default
-# Of one hop (RFC 9110), and Host and Content-Length, which aiohttp writes.
+# Of one hop (RFC 9110), and those that the adapter writes.
 HOP = frozenset(
-    {
-        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
-        *("upgrade", "host", "content-length"),
-    }
+    b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade host expect "
+    b"content-length".split()
 )
-IGNORED_HEADER = "x-penstock-ignored"
-DEFAULT_LIMIT_HEADER = "x-penstock-default-max-tokens"
 STOP_S = 5.0  # for open responses, after the frontend has ended
-# A longer text is not tokenized in this process: it would stand still.
-MOST_COUNTED, CHARACTERS_PER_TOKEN = 256 * 2**10, 4
-TEMPLATE_TOKENS = 64  # the chat template's own tokens, at most; plus 8 per message
+UNANSWERED_S = 20.0  # less than the time after which a frontend that hangs is replaced
+TEMPLATE_TOKENS = 64  # of the chat template, at most; plus 8 per message
+CHUNKED = (b"transfer-encoding", b"chunked")
+HEAD_END, LAST_CHUNK = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 EVENT = b"data: "
 EVENT_ERROR = EVENT + b'{"error"'
+NOT_UTF8 = Refusal(message="The body of the request is not valid UTF-8.")
+NOT_READY = Refusal(message="the frontend is not ready", code="not_ready", status=503)
+
+
+# Named so that they are none of the frontend's, such as --model: type, and default.
+OPTIONS: dict[str, tuple[type, Any]] = {
+    "engine": (str, MOCKER),
+    "inner-port": (int, 0),
+    "tokenizer": (Path, None),
+    "renders-tools": (int, 1),
+    "max-messages": (int, MOST_MESSAGES),
+    "max-request-kib": (int, None),
+    "output-limit": (int, None),
+    "allow-hosts": (str, ""),  # separated by commas
+}
+
+
+def split(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The adapter's options, and the argv of the frontend behind it."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name, (kind, default) in OPTIONS.items():
+        parser.add_argument(f"--adapter-{name}", type=kind, default=default)
+    parser.add_argument("--http-host", required=True)
+    parser.add_argument("--http-port", type=int, required=True)
+    options, rest = parser.parse_known_args(argv)
+    inner = ["--http-host", LOOPBACK, "--http-port", str(options.adapter_inner_port)]
+    return options, ["dynamo.frontend", *rest, *inner]
 
 
 def main(argv: list[str]) -> None:
@@ -79,314 +82,382 @@ def main(argv: list[str]) -> None:
 async def _serve(options: argparse.Namespace) -> None:
     from dynamo.frontend.main import async_main
 
-    upstream = f"http://127.0.0.1:{options.adapter_inner_port}"
-    facts = options.adapter_model, options.adapter_template, options.adapter_tool_call_parser
-    reads = ClientReads.of_environment()
-    adapter = Adapter(
-        options.adapter_engine,
-        upstream,
-        *facts,
-        client_reads=reads,
-        hosts=options.adapter_allow_host,
-        limits=size_limits(options),
-        output_limit=options.adapter_output_limit,
-    )
-    await adapter.start(options.http_host, options.http_port)
+    adapter = Adapter(options, ClientReads.of_environment())
+    await adapter.start()
     try:
         await async_main()  # type: ignore[no-untyped-call]
     finally:
         await adapter.stop()
 
 
+class Upstream(asyncio.Protocol):
+    """A connection to the frontend, for one request at a time. The response follows `pass_on`."""
+
+    _request: web.BaseRequest | None = None
+    head = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+
+    def begin(self, request: web.BaseRequest, read: ClientRead | None) -> None:
+        assert request.transport is not None
+        self._request, self._read, self._client = request, read, request.transport
+        loop = asyncio.get_running_loop()
+        self.has_begun: asyncio.Future[None] = loop.create_future()
+        """With the head and a part of the body, or at the end."""
+        self.has_ended: asyncio.Future[None] = loop.create_future()
+        self.head, self.body = b"", b""
+        self._is_passed_on, self._size, self._last = False, 0, HEAD_END
+        if self.transport.is_closing():
+            self._finish()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.head:
+            self.body += data
+            if HEAD_END not in self.body:
+                return
+            self.head, _, data = self.body.partition(HEAD_END)
+            self.body, self._length = b"", self._read_length()
+        self._size += len(data)
+        self._last = (self._last + data)[-len(LAST_CHUNK) :]
+        if self._is_passed_on:
+            self._pass(data)
+        else:
+            self.body += data
+        if self.is_complete():
+            self._finish()
+        elif self.body and not self.has_begun.done():
+            self.has_begun.set_result(None)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if self._request is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        for future in (self.has_begun, self.has_ended):
+            if not future.done():
+                future.set_result(None)
+
+    def _read_length(self) -> int | None:
+        """Bytes of the body; None: it ends with a last chunk, or with the connection."""
+        assert self._request is not None
+        if self._request.method == "HEAD" or self.status in (204, 304):
+            return 0
+        length = dict(self.headers).get(b"content-length")
+        return None if length is None else int(length)
+
+    def is_complete(self) -> bool:
+        if self._length is not None:
+            return self._size >= self._length
+        return self.is_framed() and self._last == LAST_CHUNK
+
+    def is_framed(self) -> bool:
+        """Whether the client can see where the response ends while the connection stays open."""
+        return self._length is not None or CHUNKED in self.headers
+
+    @property
+    def status(self) -> int:
+        return int(self.head.split(b" ", 2)[1])
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Without that of this connection; names in lower case, as Dynamo's are."""
+        lines = (line.partition(b": ") for line in self.head.split(b"\r\n")[1:])
+        headers = [(name.lower(), value) for name, _, value in lines]
+        return [(name, value) for name, value in headers if name != b"connection"]
+
+    def content(self) -> bytes:
+        """What has arrived of the body, without the sizes of its chunks."""
+        if CHUNKED not in self.headers:
+            return self.body
+        content, rest = b"", self.body
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            content += rest[: int(size, 16)]
+            rest = rest[int(size, 16) + 2 :]
+        return content
+
+    def pass_on(self, more: dict[str, str]) -> None:
+        """``more``: headers to add."""
+        first, *_ = self.head.split(b"\r\n", 1)
+        lines = [b"%s: %s" % header for header in self.headers]
+        lines += [f"{name}: {value}".encode() for name, value in more.items()]
+        self._client.write(b"\r\n".join([first, *lines]) + HEAD_END)
+        self._is_passed_on = True
+        self._pass(self.body)
+
+    def _pass(self, data: bytes) -> None:
+        self._client.write(data)
+        if self._read is not None:
+            self._read.end_ns = time.time_ns()
+        if self._client.get_write_buffer_size() > self._client.get_write_buffer_limits()[1]:
+            self.transport.pause_reading()
+            assert self._request is not None
+            self._resumes = asyncio.create_task(self._resume(self._request))
+
+    async def _resume(self, request: web.BaseRequest) -> None:
+        """Once the client has read what is buffered for it."""
+        now_ns = time.monotonic_ns if self._read is None else self._read.clock_ns
+        began = now_ns()
+        with contextlib.suppress(ConnectionError, RuntimeError):  # one of the two has left
+            await request.writer.drain()
+            self.transport.resume_reading()
+        if self._read is not None:
+            self._read.blocked_ns += now_ns() - began
+
+
+class PassedOn(web.StreamResponse):
+    """A response that the client already has."""
+
+    def __init__(self, *, stays_open: bool) -> None:
+        super().__init__()
+        self._stays_open = stays_open
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._stays_open
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
 class Adapter:
-    """Forwards every request to ``upstream``, and applies the rules of ``engine``."""
+    """Forwards every request to the frontend, and applies the rules of the engine."""
 
     def __init__(
-        self,
-        engine: str,
-        upstream: str,
-        folder: Path | None = None,
-        template: Path | None = None,
-        tool_call_parser: str | None = None,
-        client_reads: ClientReads | None = None,
-        hosts: Iterable[str] = (),
-        limits: SizeLimits = DEFAULT_LIMITS,
-        output_limit: int | None = None,
+        self, options: argparse.Namespace, client_reads: ClientReads | None = None
     ) -> None:
-        """``folder``, ``template`` and ``tool_call_parser``: of the model; see `read_model`.
-        ``output_limit``: see `review`."""
-        self._engine, self._upstream, self._folder = engine, upstream, folder
-        self._reads, self._output_limit = client_reads, output_limit
-        self._limits = limits
-        self._watch, self._long = Watch(), asyncio.Lock()
-        self._context: int | None = None
-        self._hosts = re.compile(pattern(hosts))
-        self._model = read_model(folder, template, tool_call_parser)
-        self._client: aiohttp.ClientSession | None = None
-        self._runner: web.AppRunner | None = None
+        """``options``: of `split`."""
+        self._options, self._reads = options, client_reads
+        self._hosts = re.compile(pattern(filter(None, options.adapter_allow_hosts.split(","))))
+        self._idle: list[Upstream] = []
+        self._contexts: dict[str, int] = {}
+        """Model → its context length in tokens."""
 
-    async def start(self, host: str, port: int) -> None:
-        self._client = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        )
-        app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_route("*", "/{path:.*}", self._handle)
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def request(message: Any, *parts: Any) -> web.BaseRequest:
+            body, protocol, writer, task = parts
+            return web.BaseRequest(
+                message, body, protocol, writer, task, loop, client_max_size=BODY_LIMIT
+            )
+
         # With cancellation: a client that disconnects must cancel its request in the engine.
-        self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, shutdown_timeout=STOP_S
+        server = web.Server(
+            self._handle, request_factory=request, handler_cancellation=True, access_log=None
         )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024)
-        await site.start()
+        host, port = self._options.http_host, self._options.http_port
+        await web.TCPSite(self._runner, host, port, backlog=1024).start()
         if self._reads is not None:
-            self._reads.start(self._client)
-        self._watch.begin()
+            self._reads.start()
 
     async def stop(self) -> None:
-        self._watch.end()
-        if self._runner is not None:
-            await self._runner.cleanup()
-        if self._client is not None:
-            if self._reads is not None:
-                await self._reads.stop(self._client)
-            await self._client.close()
+        await self._runner.cleanup()
+        for upstream in self._idle:
+            upstream.transport.abort()
+        if self._reads is not None:
+            await self._reads.stop()
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         host = request.headers.get("host")  # browsers send it; HTTP/1.0 has none
         if host is not None and not self._hosts.fullmatch(host):
             return _error(UNKNOWN_HOST)
         if not is_served(request.path):
             return _error(not_served(request.path))
         raw = await request.read()
-        has_rules = request.method == "POST" and request.path in LIMITS
-        if has_rules and not _is_utf8(raw):
-            return _error(NOT_UTF8)
-        body, verdict = None, Verdict()
-        if has_rules:
-            context = await self._longest_context()
-            param = "input" if request.path == RESPONSES else "messages"
-            if refusal := self._limits.refused_unparsed(raw, param, context):
-                return _error(refusal)
-            with self._watch.on(_name(request, raw)):
-                body = _parsed(raw)
-                if refusal := self._limits.refused(len(raw), body, context):
-                    return _error(refusal)
-                if body is not None:
-                    facts = self._engine, self._model, self._output_limit
-                    verdict = review(request.path, body, *facts)
-        if verdict.refusal is not None:
-            return _error(verdict.refusal)
-        if body is not None and verdict.changed:
-            raw = json.dumps(body | dict(verdict.changed)).encode()
-        is_long = has_rules and is_probably_too_long(len(raw), self._context)
-        read = self._reads.begin(request) if self._reads is not None and has_rules else None
+        if request.method != "POST" or request.path not in LIMITS:
+            return await self._forward(request, raw, None, {})
         try:
-            async with self._long if is_long else contextlib.nullcontext():
-                return await self._forward(request, raw, body, verdict, read)
-        except aiohttp.ClientConnectorError:
-            return _unavailable()
+            body = json.loads(raw)
+        except UnicodeDecodeError:
+            return _error(NOT_UTF8)  # Dynamo would replace invalid bytes of a prompt with U+FFFD
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):  # Dynamo explains what is wrong with it
+            return await self._forward(request, raw, None, {})
+        verdict = await self._too_large(request.path, len(raw), body) or review(
+            request.path,
+            body,
+            self._options.adapter_engine,
+            renders_tools=bool(self._options.adapter_renders_tools),
+            output_limit=self._options.adapter_output_limit,
+        )
+        if isinstance(verdict, Refusal):
+            return _error(verdict)
+        if verdict.changed:
+            raw = json.dumps(body | verdict.changed).encode()
+        return await self._forward(request, raw, body, verdict.headers)
+
+    async def _too_large(self, path: str, size: int, body: Body) -> Refusal | None:
+        kib, contexts = self._options.adapter_max_request_kib, await self._context_lengths(body)
+        most = kib * 1024 if kib else most_bytes(max(contexts.values(), default=None))
+        return review_size(path, size, body, most, self._options.adapter_max_messages)
+
+    async def _forward(
+        self, request: web.BaseRequest, raw: bytes, body: Body | None, more: dict[str, str]
+    ) -> web.StreamResponse:
+        """``body``: of ``raw``, if it has rules; ``more``: headers to add to the response."""
+        read = self._reads.begin(request) if self._reads is not None and body is not None else None
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(UNANSWERED_S, _report_unanswered, request, len(raw))
+        try:
+            upstream = await self._connection()
+        except ConnectionRefusedError:
+            timer.cancel()
+            return _error(NOT_READY)
+        try:
+            upstream.begin(request, read)
+            upstream.transport.write(_head(request, len(raw), read) + raw)
+            await upstream.has_begun
+            timer.cancel()
+            if not upstream.head:
+                return _error(NOT_READY)
+            if upstream.status >= 400:
+                await upstream.has_ended
+            refusal = await self._translated(request, body, upstream)
+            if refusal is not None:
+                return _error(refusal, upstream.headers)
+            upstream.pass_on(more)
+            await upstream.has_ended
+            is_framed = upstream.is_framed()
+            if is_framed and not upstream.is_complete() and request.transport is not None:
+                request.transport.abort()  # the client must not take it for a complete response
+            return PassedOn(stays_open=request.keep_alive and is_framed)
         finally:
+            timer.cancel()
+            self._release(upstream, request.version)
             if self._reads is not None and read is not None:
                 self._reads.end(read)
 
-    async def _forward(
-        self,
-        request: web.Request,
-        raw: bytes,
-        body: Body | None,
-        verdict: Verdict,
-        read: ClientRead | None,
-    ) -> web.StreamResponse:
-        assert self._client is not None
-        headers = _passed(request.headers.items())
-        if read is not None:
-            headers = [(name, value) for name, value in headers if name.lower() != "traceparent"]
-            headers.append(("traceparent", read.traceparent))
-        url = self._upstream + request.rel_url.raw_path_qs
-        asks = self._client.request(
-            request.method, url, headers=headers, data=raw or None, allow_redirects=False
-        )
-        with self._watch.unanswered(_name(request, raw)) as unanswered:
-            async with asks as answer:
-                first = b""
-                if request.path in (*LIMITS, EMBEDDINGS) or _has_no_route(request, answer):
-                    first = await answer.content.readany()
-                    first += await answer.content.read() if answer.status >= 400 else b""
-                    refusal = await self._rewritten(request, body, answer.status, first)
-                    if refusal is not None:
-                        return _error(refusal, _passed(answer.headers.items()))
-                unanswered.cancel()
-                calls = None
-                if body is not None and verdict.checks_calls:
-                    calls = await self._corrected_calls(body)
-                return await _pass_on(request, answer, first, verdict, calls, read)
+    async def _connection(self) -> Upstream:
+        """One that has no request, or a new one."""
+        while self._idle:
+            upstream = self._idle.pop()
+            if not upstream.transport.is_closing():
+                return upstream
+        loop, port = asyncio.get_running_loop(), self._options.adapter_inner_port
+        _, upstream = await loop.create_connection(Upstream, LOOPBACK, port)
+        return upstream
 
-    async def _corrected_calls(self, body: Body) -> CorrectedCalls:
-        await asyncio.to_thread(lambda: self._tokenizer)
-        return CorrectedCalls(self._decode, Asked.of(body), keeps_tokens=not with_tokens(body))
+    def _release(self, upstream: Upstream, version: tuple[int, int]) -> None:
+        """The frontend cancels a request that has not ended, when the connection ends."""
+        is_kept = bool(upstream.head) and version >= (1, 1)
+        if is_kept and upstream.is_framed() and upstream.is_complete():
+            self._idle.append(upstream)
+        else:
+            upstream.transport.abort()
 
-    async def _rewritten(
-        self, request: web.Request, body: Body | None, status: int, first: bytes
+    async def _translated(
+        self, request: web.BaseRequest, body: Body | None, upstream: Upstream
     ) -> Refusal | None:
-        """The error for one of Dynamo's, in OpenAI's format; None to pass the response on.
-
-        ``first``: all of an error's body, or the beginning of another response.
-        """
-        path = request.path
-        if path == EMBEDDINGS and status == 404:
-            return no_embeddings(self._engine)
-        if not first and (status == 405 or (status == 404 and path not in LIMITS)):
+        """The error for one of Dynamo's, in OpenAI's format; None to pass the response on."""
+        path, status, text = request.path, upstream.status, upstream.content()
+        if not path.startswith("/v1/"):
+            return None
+        if not text and (status == 405 or (status == 404 and path not in LIMITS)):
             return no_route(request.method, path, status)
-        refusal = None
-        if body is not None and status == 400:
-            refusal = context_error(path, _parsed(first))
-        elif body is not None and (status == 500 or first.startswith(EVENT_ERROR)):
-            refusal = await self._too_long(path, body) if self._engine == MOCKER else None
-        if refusal is None and status >= 400:
-            return unwrapped_error(path, status, _parsed(first))
-        if refusal is None and first.startswith(EVENT_ERROR):
-            event, _, _ = first.removeprefix(EVENT).partition(b"\n")
-            return event_error(_parsed(event))
-        return refusal
+        is_event = text.startswith(EVENT_ERROR)
+        if status < 400 and not is_event:
+            return None
+        if (
+            body is not None
+            and self._options.adapter_engine == MOCKER
+            and (is_event or status == 500)
+        ):
+            refusal = await self._too_long(path, body)
+            if refusal is not None:
+                return refusal
+        text = text.removeprefix(EVENT).partition(b"\n")[0] if is_event else text
+        with contextlib.suppress(ValueError, RecursionError):
+            return translated(path, status, json.loads(text))
+        return translated(path, status, None)
 
     async def _too_long(self, path: str, body: Body) -> Refusal | None:
         """The mocker reports a prompt above the context length as an internal error."""
-        limit = (await self._context_lengths()).get(str(body.get("model")))
-        tokens = max(prompt_ids(body), await asyncio.to_thread(self._count, prompt_text(body)))
-        messages = body.get("messages") or body.get("input")
-        count = len(messages) if isinstance(messages, list) else 0
-        if limit is None or tokens + TEMPLATE_TOKENS + 8 * count < limit:
+        limit = (await self._context_lengths(body)).get(str(body.get("model")))
+        if limit is None or self._options.adapter_tokenizer is None:
+            return None
+        leaves = list(_leaves(body.get(PROMPTS[path])))
+        text = "\n".join(leaf for leaf in leaves if isinstance(leaf, str))
+        encoded = await asyncio.to_thread(lambda: self._tokenizer.encode(text))
+        tokens = len(encoded.ids) + sum(isinstance(leaf, int) for leaf in leaves)
+        if tokens + TEMPLATE_TOKENS + len(leaves) < limit:
             return None
         return too_long(path, limit, max(tokens, limit + 1))
 
-    async def _longest_context(self) -> int | None:
-        """Of all models; read once."""
-        if self._context is None:
-            with contextlib.suppress(aiohttp.ClientError):
-                self._context = max((await self._context_lengths()).values(), default=None)
-        return self._context
-
-    async def _context_lengths(self) -> dict[str, int]:
-        """Model → its context length in tokens."""
-        assert self._client is not None
-        async with self._client.get(f"{self._upstream}/v1/models") as answer:
-            listed = (_parsed(await answer.read()) or {}).get("data") or ()
-        known = (entry for entry in listed if isinstance(entry.get("context_window"), int))
-        return {str(entry.get("id")): int(entry["context_window"]) for entry in known}
-
-    def _count(self, text: str) -> int:
-        if self._folder is None or not text:
-            return 0
-        if len(text) > MOST_COUNTED:
-            return len(text) // CHARACTERS_PER_TOKEN
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def _decode(self, tokens: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(tokens))
+    async def _context_lengths(self, body: Body) -> dict[str, int]:
+        """Read again for a model that is not known yet."""
+        if str(body.get("model")) not in self._contexts:
+            with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+                port = self._options.adapter_inner_port
+                self._contexts = await asyncio.to_thread(_listed_context_lengths, port)
+        return self._contexts
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         """Loading it can take a second, and most requests need none."""
         from tokenizers import Tokenizer
 
-        assert self._folder is not None
-        return Tokenizer.from_file(str(self._folder / TOKENIZER))
+        return Tokenizer.from_file(str(self._options.adapter_tokenizer))
 
 
-def _name(request: web.Request, raw: bytes) -> str:
-    """In the log; without the prompt."""
-    return f"{request.method} {request.path} of {len(raw):,} bytes"
+def _listed_context_lengths(port: int) -> dict[str, int]:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+    with contextlib.closing(connection):
+        connection.request("GET", "/v1/models")
+        models = json.load(connection.getresponse())["data"]
+    known = [model for model in models if isinstance(model.get("context_window"), int)]
+    return {str(model["id"]): model["context_window"] for model in known}
 
 
-def _passed(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in headers if name.lower() not in HOP]
+def _leaves(value: Any) -> Iterator[Any]:
+    """The texts and token ids of a prompt in any form."""
+    if isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
-async def _pass_on(
-    request: web.Request,
-    answer: aiohttp.ClientResponse,
-    first: bytes,
-    verdict: Verdict,
-    calls: CorrectedCalls | None,
-    read: ClientRead | None,
-) -> web.StreamResponse:
-    """``first``: the beginning of the body; ``calls``: corrects the calls of the body."""
-    headers = _passed(answer.headers.items())
-    if verdict.ignored:
-        headers.append((IGNORED_HEADER, ", ".join(verdict.ignored)))
-    if verdict.default_limit is not None:
-        headers.append((DEFAULT_LIMIT_HEADER, str(verdict.default_limit)))
-    response = web.StreamResponse(status=answer.status, reason=answer.reason)
-    response.headers.extend(headers)
-    if answer.content_length is not None and calls is None:
-        response.content_length = answer.content_length
-    await response.prepare(request)
-    try:
-        async for data in _parts(answer, first, calls):
-            if data:  # an empty chunk would end the response
-                await (response.write(data) if read is None else read.write(response, data))
-    except aiohttp.ClientError:
-        # The frontend broke off. The client must see that, not a complete response.
-        if request.transport is not None:
-            request.transport.abort()
-        return response
-    await response.write_eof()
-    return response
+def _report_unanswered(request: web.BaseRequest, size: int) -> None:
+    """Without the prompt. Dynamo renders each chat template in a thread that cannot be stopped."""
+    print(
+        f"request adapter: {request.method} {request.path} of {size:,} bytes has no response after "
+        f"{UNANSWERED_S:.0f} s: it waits for a worker, its output is not streamed, or the model's "
+        "chat template does not end",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
-async def _parts(
-    answer: aiohttp.ClientResponse, first: bytes, calls: CorrectedCalls | None
-) -> AsyncIterator[bytes]:
-    """The body as it arrives; all at once if its calls are checked and it is no stream."""
-    if calls is not None and answer.content_type == "application/json":
-        yield calls.body(first + await answer.content.read())
-        return
-    yield first if calls is None else calls.part(first)
-    async for data in answer.content.iter_any():
-        yield data if calls is None else calls.part(data)
-    if calls is not None:
-        yield calls.end()
+def _head(request: web.BaseRequest, size: int, read: ClientRead | None) -> bytes:
+    """Of the request to the frontend."""
+    left_out = HOP if read is None else HOP | {b"traceparent"}
+    target, version = request.rel_url.raw_path_qs, request.version
+    lines = [f"{request.method} {target} HTTP/{version.major}.{version.minor}".encode()]
+    lines += [b"%s: %s" % h for h in request.raw_headers if h[0].lower() not in left_out]
+    lines += [b"host: localhost", b"content-length: %d" % size]
+    lines += [] if read is None else [f"traceparent: {read.traceparent}".encode()]
+    return b"\r\n".join(lines) + HEAD_END
 
 
-def _has_no_route(request: web.Request, answer: aiohttp.ClientResponse) -> bool:
-    """Dynamo reports such a path of the API in a format of its own, or without a body."""
-    return answer.status in (404, 405) and request.path.startswith("/v1/")
+def _error(refusal: Refusal, headers: Iterable[tuple[bytes, bytes]] = ()) -> web.Response:
+    """``headers``: of the response that this one replaces, such as Retry-After.
 
-
-def _is_utf8(raw: bytes) -> bool:
-    """Dynamo replaces invalid bytes of a prompt with U+FFFD."""
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _parsed(raw: bytes) -> Body | None:
-    """None for anything but a JSON object: Dynamo explains what is wrong with it."""
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
-
-
-def _error(refusal: Refusal, headers: Iterable[tuple[str, str]] = ()) -> web.Response:
-    """``headers``: of the response that this one replaces, such as Retry-After."""
-    response = _json(refusal.body(), refusal.status)
-    response.headers.extend((k, v) for k, v in headers if k.lower() != "content-type")
-    return response
-
-
-def _json(body: Body, status: int) -> web.Response:
-    """Without a charset, as Dynamo's: Envoy compares the header exactly (`local/envoy.py`)."""
-    raw = json.dumps(body).encode()
-    return web.Response(body=raw, status=status, content_type="application/json")
-
-
-def _unavailable() -> web.Response:
-    error = {"message": "the frontend is not ready", "type": "server_error"}
-    return _json({"error": error | {"param": None, "code": "not_ready"}}, 503)
+    Without a charset, as Dynamo's: Envoy compares the header exactly (`local/envoy.py`).
+    """
+    kept = {
+        name.decode(): value.decode("latin-1")
+        for name, value in headers
+        if name not in (*HOP, b"content-type")
+    }
+    raw = json.dumps(refusal.body()).encode()
+    return web.Response(
+        body=raw, status=refusal.status, headers=kept, content_type="application/json"
+    )

@@ -80,20 +80,20 @@ def safe_arguments(
     """
     kept: list[str] = []
     reasons: dict[str, str] = {}
-    for flag, given in by_flag(arguments):
-        reason = _reason(flag, given, files) if flag else ""
+    for flag, values in by_flag(arguments):
+        reason = _reason(flag, values, files) if flag else ""
         if reason:
             reasons[flag] = reason
         else:
-            kept += given
+            kept += values
     return tuple(kept), reasons
 
 
-def _reason(flag: str, given: list[str], files: Mapping[str, str]) -> str:
+def _reason(flag: str, values: list[str], files: Mapping[str, str]) -> str:
     """Why the flag is left out; empty when it is not."""
     if flag == "-m":  # the module that the launch runs
         return ""
-    values = [value for value in (given[0].partition("=")[2], *given[1:]) if value]
+    values = [value for value in (values[0].partition("=")[2], *values[1:]) if value]
     long = re.sub("^(-cc|-O)(?![a-z])", "--compilation-config", flag)
     if "." in long and not long.startswith("--"):
         return RUNS_CODE  # argparse expands `-c.key` to `-cc.key`
@@ -116,12 +116,12 @@ def _reason_of_config(paths: list[str], files: Mapping[str, str]) -> str:
         return UNREADABLE
     for key, value in content.items():
         name = str(key).replace("-", "_")
-        given = value if isinstance(value, list) else [value]
+        values = value if isinstance(value, list) else [value]
         if not _NAME.fullmatch(name) or any(
-            isinstance(item, str) and item.startswith("-") for item in given
+            isinstance(item, str) and item.startswith("-") for item in values
         ):
             return SETS_ANY_FLAG
-        parsed = [_parsed(item) if isinstance(item, str) else item for item in given]
+        parsed = [_parsed(item) if isinstance(item, str) else item for item in values]
         reason = "" if value is False else _abbreviated(name.partition(".")[0])
         if reason := reason or _reason_of_settings(name, value if value is False else parsed):
             return reason

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.manifests.shell import scope
-from penstock.manifests.shell.interpreters import is_shell, shell_script
 from penstock.manifests.shell.lex import LexError, references
 from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
+from penstock.manifests.shell.programs import is_shell, shell_script
 from penstock.manifests.shell.text import LimitError, Text, UnknownError
 
 __all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "start"]
@@ -41,8 +41,8 @@ def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
     if not shell_script(list(argv), dict(surroundings.files)):
         if is_shell(argv):
             begun.note(f"`{' '.join(argv[:3])}`: the script is in the image")
-        found: list[Candidate] = [candidate(fields, begun, How.EXEC)]
-        return tuple(finished(item, through_shell=is_shell(argv)) for item in found)
+        candidates: list[Candidate] = [candidate(fields, begun, How.EXEC)]
+        return tuple(finished(item, through_shell=is_shell(argv)) for item in candidates)
     # Most containers run no script, and these modules are most of the package.
     from penstock.manifests.shell import programs
     from penstock.manifests.shell.run import Run

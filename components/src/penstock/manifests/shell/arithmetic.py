@@ -43,14 +43,14 @@ class _Arithmetic:
         self.put = put or (lambda name, value: None)
 
     def _split(self, text: str) -> list[str]:
-        found, at, text = [], 0, text.rstrip()
+        tokens, at, text = [], 0, text.rstrip()
         while at < len(text):
             match = _TOKEN.match(text, at)
             if match is None:
                 raise UnknownError(f"the arithmetic `{self.text}` is not supported")
-            found.append(match.group(1))
+            tokens.append(match.group(1))
             at = match.end()
-        return found
+        return tokens
 
     def evaluate(self) -> int:
         if not self.tokens:

@@ -7,18 +7,195 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.manifests.shell import builtins, programs
-from penstock.manifests.shell.flow import Outcome, Return
+from penstock.manifests.shell import conditions, programs
+from penstock.manifests.shell.flow import Break, Continue, Exit, Outcome, Return
+from penstock.manifests.shell.lex import words
 from penstock.manifests.shell.process import Candidate, How
-from penstock.manifests.shell.scanner import words
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import printf, substitute
-from penstock.manifests.shell.text import Text, UnknownError, Value
+from penstock.manifests.shell.text import Text, UnknownError, Value, certain
 from penstock.manifests.shell.tree import Token
 from penstock.manifests.shell.words import Expander
 
 if TYPE_CHECKING:
     from penstock.manifests.shell.run import Run
+
+Builtin = Callable[[list[Text], Expander], Outcome]
+DECLARATIONS = frozenset({"export", "declare", "typeset", "local", "readonly"})
+
+
+def declare(
+    name: str, words: list[str], expander: Expander, assign: Callable[[str, Expander], str]
+) -> Outcome:
+    """`export A=1 B`, `declare -x`, `local`, `readonly`: assignments without word splitting."""
+    scope = expander.scope
+    exports, removes = name == "export", False
+    for word in words:
+        if re.fullmatch(r"[-+][A-Za-z]+", word):
+            if word[0] == "-" and "p" in word:
+                return Outcome(True)
+            removes = removes or (name == "export" and word == "-n")
+            exports = exports or (word[0] == "-" and "x" in word)
+            if re.search("[Aniu]", word) and name != "export":
+                raise UnknownError(f"`{name} {word}` is not supported")
+            continue
+        if match := re.match(r"([A-Za-z_]\w*)(\[[^]]*\])?\+?=", word):
+            if name != "export":
+                scope.make_local(match.group(1))
+            variables = [assign(word, expander)]
+        else:
+            variables = [certain(field) for field in expander.fields(word)]
+            _declare_bare(variables, name, expander)
+        if removes:
+            scope.exported.difference_update(variables)
+        elif exports:
+            scope.exported.update(variables)
+    return Outcome(True)
+
+
+def _declare_bare(variables: list[str], name: str, expander: Expander) -> None:
+    for variable in variables:
+        if name == "local":
+            expander.scope.make_local(variable)
+            expander.scope.remove(variable)
+        elif name in ("declare", "typeset") and not expander.scope.is_declared(variable):
+            expander.scope.assign(variable, ())
+
+
+def condition(name: str, words: list[str], expander: Expander) -> Outcome:
+    if name == "[":
+        words = words[:-1]
+    text = " ".join([name, *words, *(["]"] if name == "[" else [])])
+    try:
+        return Outcome(conditions.test(words, expander))
+    except UnknownError:
+        return Outcome(None, question=f"`{text}`")
+
+
+def _nothing(arguments: list[Text], expander: Expander) -> Outcome:
+    return Outcome(True)
+
+
+def _false(arguments: list[Text], expander: Expander) -> Outcome:
+    return Outcome(False)
+
+
+def _exit(arguments: list[Text], expander: Expander) -> Outcome:
+    raise Exit(_status(arguments))
+
+
+def _return(arguments: list[Text], expander: Expander) -> Outcome:
+    raise Return
+
+
+def _break(arguments: list[Text], expander: Expander) -> Outcome:
+    raise Break
+
+
+def _continue(arguments: list[Text], expander: Expander) -> Outcome:
+    raise Continue
+
+
+def _status(arguments: list[Text]) -> bool | None:
+    if not arguments or not arguments[0].is_known:
+        return None
+    return str(arguments[0]) == "0"
+
+
+def _cd(arguments: list[Text], expander: Expander) -> Outcome:
+    scope = expander.scope
+    targets = [a for a in arguments if str(a) not in ("-L", "-P", "--")]
+    target = targets[0] if targets else Text.unknown("~", "~: the home directory of the image")
+    if target.is_known and str(target) != "-":
+        path = scope.path(str(target))
+        spelled = Text.unknown(str(target), f"{target}: relative to the image's working directory")
+        scope.cwd = Text.known(path) if path else spelled
+    else:
+        scope.cwd = Text.unknown(str(target), f"cd {target}: known only on the cluster")
+    return Outcome(True)
+
+
+def _set(arguments: list[Text], expander: Expander) -> Outcome:
+    """`set -- words` and `set -a`; other options do not change what is started."""
+    scope = expander.scope
+    for index, argument in enumerate(arguments):
+        text = str(argument)
+        if text == "--":
+            scope.positional = tuple(arguments[index + 1 :])
+            break
+        if text[:1] in "-+" and text[1:].isalpha():
+            if "a" in text:
+                scope.exports_all = text[0] == "-"
+            if "o" in text:
+                break
+        else:
+            scope.positional = tuple(arguments[index:])
+            break
+    return Outcome(True)
+
+
+def _shift(arguments: list[Text], expander: Expander) -> Outcome:
+    count = int(certain(arguments[0])) if arguments else 1
+    expander.scope.positional = expander.scope.positional[count:]
+    return Outcome(True)
+
+
+def _unset(arguments: list[Text], expander: Expander) -> Outcome:
+    for argument in arguments:
+        name = certain(argument)
+        if name == "-f":
+            return Outcome(True)
+        if not name.startswith("-"):
+            expander.scope.remove(name)
+    return Outcome(True)
+
+
+def _read(arguments: list[Text], expander: Expander) -> Outcome:
+    """`read`: only the cluster knows the variables from here on."""
+    for argument in arguments:
+        name = str(argument)
+        if re.fullmatch(r"[A-Za-z_]\w*", name):
+            expander.scope.forget(name, "read while the script runs")
+    return Outcome(True)
+
+
+def let(words: list[str], expander: Expander) -> Outcome:
+    """`let`: its words are arithmetic, so `i=i*2` is not a file pattern."""
+    value = 0
+    for word in words:
+        value = expander.number(certain(expander.single(word)))
+    return Outcome(value != 0)
+
+
+def _question(name: str) -> Builtin:
+    def ask(arguments: list[Text], expander: Expander) -> Outcome:
+        command = " ".join([name, *(str(argument) for argument in arguments)])
+        return Outcome(None, question=f"`{command}`")
+
+    return ask
+
+
+TABLE: dict[str, Builtin] = {
+    **dict.fromkeys(
+        (":", "true", "ulimit", "umask", "trap", "wait", "shopt", "sleep", "hash", "alias"),
+        _nothing,
+    ),
+    "false": _false,
+    "exit": _exit,
+    "return": _return,
+    "break": _break,
+    "continue": _continue,
+    "cd": _cd,
+    "pushd": _cd,
+    "set": _set,
+    "shift": _shift,
+    "unset": _unset,
+    "read": _read,
+    "mapfile": _read,
+    "readarray": _read,
+    **{name: _question(name) for name in ("type", "which", "grep", "pgrep", "diff", "cmp", "kill")},
+}
+
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[([^]]*)\])?(\+?)=(.*)", re.DOTALL)
 _WRITES = (">", ">|", ">>", "&>", "&>>", "1>", "1>>")
@@ -86,12 +263,12 @@ def _follow(run: Run, command: Command, expander: Expander) -> Outcome:
     if not command.words:
         return _assign_all(command, expander)
     name = _plain_name(command.words[0], expander)
-    if name in builtins.DECLARATIONS:
-        return builtins.declare(name, command.words[1:], expander, assign)
+    if name in DECLARATIONS:
+        return declare(name, command.words[1:], expander, assign)
     if name == "let":
-        return builtins.let(command.words[1:], expander)
+        return let(command.words[1:], expander)
     if name in ("[", "test"):
-        return builtins.condition(name, command.words[1:], expander)
+        return condition(name, command.words[1:], expander)
     fields = [field for word in command.words for field in expander.fields(word)]
     if not fields:
         return _assign_all(command, expander)
@@ -128,12 +305,12 @@ def assign(text: str, expander: Expander) -> str:
 def value_of(word: str, expander: Expander) -> Value:
     if not word.startswith("("):
         return expander.single(word)
-    found: list[Text] = []
+    fields: list[Text] = []
     for item in words(word[1:-1]):
         if re.match(r"\[[^]]*\]=", item):
             raise UnknownError(f"the array {word} is not supported")
-        found += expander.fields(item)
-    return tuple(found)
+        fields += expander.fields(item)
+    return tuple(fields)
 
 
 def _temporary(assignments: list[str], expander: Expander) -> dict[str, Text]:
@@ -155,7 +332,7 @@ def dispatch(
     name = str(fields[0]) if fields[0].is_known else ""
     if name in scope.functions:
         return _call(run, name, fields[1:], scope, temporary)
-    builtin: Callable[..., Outcome] | None = builtins.TABLE.get(name)
+    builtin: Callable[..., Outcome] | None = TABLE.get(name)
     if builtin is not None:
         return builtin(fields[1:], expander)
     if name == "printf" and len(fields) > 2 and str(fields[1]) == "-v":

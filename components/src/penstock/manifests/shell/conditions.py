@@ -6,8 +6,7 @@ import operator
 import re
 from collections.abc import Callable
 
-from penstock.manifests.shell.patterns import pattern_of
-from penstock.manifests.shell.text import Text, UnknownError, certain
+from penstock.manifests.shell.text import Text, UnknownError, certain, pattern_of
 from penstock.manifests.shell.words import Expander
 
 _NUMERIC: dict[str, Callable[[int, int], bool]] = {
@@ -26,8 +25,8 @@ _UNARY = frozenset(  # one word per line would be 20 lines
 
 def test(words: list[str], expander: Expander) -> bool:
     """`test` and `[`: ``words`` are unexpanded and without the brackets."""
-    found = [field for word in words for field in expander.fields(word)]
-    return _Test(found, expander).evaluate()
+    fields = [field for word in words for field in expander.fields(word)]
+    return _Test(fields, expander).evaluate()
 
 
 def double_bracket(words: list[str], expander: Expander) -> bool:

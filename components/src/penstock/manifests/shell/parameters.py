@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.manifests.shell.patterns import pattern_of
-from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first
+from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first, pattern_of
 
 if TYPE_CHECKING:
     from penstock.manifests.shell.words import Expander

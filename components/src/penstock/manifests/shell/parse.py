@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from penstock.manifests.shell.lex import LexError, bracket_words, skip
-from penstock.manifests.shell.scanner import Scanner, closing
+from penstock.manifests.shell.lex import LexError, Scanner, bracket_words, closing, skip
 from penstock.manifests.shell.tree import (
     Arithmetic,
     Background,
@@ -55,7 +54,7 @@ class _Parser:
         self.depth += 1
         if self.depth > _MOST_NESTED:
             raise LexError("statements nested too deeply")
-        found: list[Statement] = []
+        statements: list[Statement] = []
         self._newlines()
         start = self.scanner.at
         while not self._is_end():
@@ -64,11 +63,11 @@ class _Parser:
                 statement = Background(statement)
             elif not self._takes(";") and not self._is_behind_statement():
                 raise LexError(f"unexpected `{self.scanner.peek().text}` after a statement")
-            found.append(statement)
+            statements.append(statement)
             self._newlines()
         self.depth -= 1
         text = " ".join(self.scanner.text[start : self.scanner.at].split())
-        return Block(tuple(found), text.rstrip("; "))
+        return Block(tuple(statements), text.rstrip("; "))
 
     def _is_end(self) -> bool:
         token = self.scanner.peek()
@@ -92,8 +91,8 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._takes(text):
-            found = self.scanner.peek().text.strip() or "the end"
-            raise LexError(f"`{text}` expected, found `{found}`")
+            actual = self.scanner.peek().text.strip() or "the end"
+            raise LexError(f"`{text}` expected, found `{actual}`")
 
     def _chain(self) -> Statement:
         left = self._pipeline()
@@ -237,10 +236,10 @@ class _Parser:
         self._newlines()
         words: tuple[str, ...] | None = None
         if self._takes("in"):
-            found = []
+            items = []
             while self.scanner.peek().kind == "word":
-                found.append(self.scanner.take().text)
-            words = tuple(found)
+                items.append(self.scanner.take().text)
+            words = tuple(items)
         return For(variable, words, self._do())
 
     def while_(self) -> Statement:

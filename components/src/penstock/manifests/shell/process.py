@@ -92,30 +92,30 @@ def chosen(candidates: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def finished(found: Candidate, *, through_shell: bool) -> Process:
-    argv = tuple(str(text) for text in found.argv)
+def finished(chosen: Candidate, *, through_shell: bool) -> Process:
+    argv = tuple(str(text) for text in chosen.argv)
     reasons: dict[str, None] = {}
-    for text in (*found.argv, *found.env.values(), found.cwd or Text()):
+    for text in (*chosen.argv, *chosen.env.values(), chosen.cwd or Text()):
         reasons.update(dict.fromkeys(text.reasons))
     unknown_files: dict[str, str] = {}
-    for path, why in _unknown_contents(found):
+    for path, why in _unknown_contents(chosen):
         if any(path in argument for argument in argv):
             unknown_files.setdefault(path, why)
             reasons[f"{path}: {why}"] = None
     return Process(
         argv=argv,
-        env={name: str(text) for name, text in found.env.items()},
-        cwd=str(found.cwd) if found.cwd is not None else None,
-        files={path: str(text) for path, text in found.files.items()},
+        env={name: str(text) for name, text in chosen.env.items()},
+        cwd=str(chosen.cwd) if chosen.cwd is not None else None,
+        files={path: str(text) for path, text in chosen.files.items()},
         unknown_files=unknown_files,
-        unresolved=tuple(dict.fromkeys((*reasons, *found.notes))),
-        is_conditional=found.is_conditional,
+        unresolved=tuple(dict.fromkeys((*reasons, *chosen.notes))),
+        is_conditional=chosen.is_conditional,
         shell=through_shell,
     )
 
 
-def _unknown_contents(found: Candidate) -> Iterator[tuple[str, str]]:
+def _unknown_contents(chosen: Candidate) -> Iterator[tuple[str, str]]:
     """(path, reason) of the files whose content, or part of it, only the cluster knows."""
-    for path, content in found.files.items():
+    for path, content in chosen.files.items():
         yield from ((path, f"contains {why}") for why in content.reasons)
-    yield from found.lost.items()
+    yield from chosen.lost.items()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.manifests.shell import scope as scopes
 from penstock.manifests.shell.flow import Outcome, Replaced
-from penstock.manifests.shell.interpreters import shell_script
 from penstock.manifests.shell.process import How, candidate
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.substitutions import run_pure
@@ -18,6 +17,46 @@ from penstock.manifests.shell.text import Text, UnknownError, certain
 if TYPE_CHECKING:
     from penstock.manifests.shell.commands import Command
     from penstock.manifests.shell.run import Run
+
+_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
+
+
+def is_shell(argv: Sequence[str]) -> bool:
+    return bool(argv) and posixpath.basename(argv[0]) in _SHELLS
+
+
+def shell_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
+    """Script, `$0`, arguments, and whether it is bash; None if the script is not available."""
+    if not argv:
+        return None
+    if not is_shell(argv):
+        return _file_script(argv, files)
+    is_bash = posixpath.basename(argv[0]) in ("bash", "zsh", "ksh")
+    index = 1
+    takes_script = False
+    while index < len(argv) and argv[index][:1] in "-+" and argv[index] not in ("-", "--"):
+        option = argv[index]
+        takes_script = takes_script or (not option.startswith("--") and "c" in option)
+        index += 2 if option in ("-o", "+o", "-O", "--rcfile", "--init-file") else 1
+    if index < len(argv) and argv[index] == "--":
+        index += 1
+    if index >= len(argv):
+        return None
+    if takes_script:
+        rest = argv[index + 1 :]
+        return argv[index], rest[0] if rest else argv[0], rest[1:], is_bash
+    text = files.get(argv[index])
+    return (text, argv[index], argv[index + 1 :], is_bash) if text is not None else None
+
+
+def _file_script(argv: list[str], files: dict[str, str]) -> tuple[str, str, list[str], bool] | None:
+    """A script from a ConfigMap that is started by its path."""
+    text = files.get(argv[0])
+    match = re.match(r"#!\s*(?:/usr/bin/env\s+)?\S*?(\w+)\s*\n", text or "")
+    if text is None or match is None or match.group(1) not in _SHELLS:
+        return None
+    return text, argv[0], argv[1:], match.group(1) == "bash"
+
 
 Temporary = dict[str, Text]
 _CHANGERS = frozenset(
@@ -34,8 +73,8 @@ def program(
     if not fields:
         return Outcome(True)
     if wrapped == "command -v":
-        shown = " ".join(str(field) for field in fields)
-        return Outcome(None, question=f"`command -v {shown}`")
+        command_line = " ".join(str(field) for field in fields)
+        return Outcome(None, question=f"`command -v {command_line}`")
     if wrapped and str(fields[0]) in scope.functions:
         raise UnknownError(f"a function after `{wrapped}` is not supported")
     output = _output(fields, reads, inner)
@@ -160,10 +199,10 @@ def _copy(source: str, target: str, scope: Scope) -> None:
 
 def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
     """Follow `bash -c SCRIPT args` and `bash FILE args`; False if the script is not available."""
-    found = shell_script([str(f) for f in fields], {p: str(t) for p, t in scope.files.items()})
-    if found is None or not all(field.is_known for field in fields):
+    started = shell_script([str(f) for f in fields], {p: str(t) for p, t in scope.files.items()})
+    if started is None or not all(field.is_known for field in fields):
         return False
-    script, program_name, arguments, is_bash = found
+    script, program_name, arguments, is_bash = started
     inner = scopes.Scope(
         values={n: v for n, v in scope.values.items() if n in scope.exported},
         exported=set(scope.exported),
@@ -214,8 +253,8 @@ def _source(
     text = scope.files.get(path) if path else None
     if text is not None and text.is_known:
         return run.text(str(text), scope)
-    shown = " ".join(str(field) for field in fields)
-    scope.note(f"`{shown}`: the script is in the image")
+    command_line = " ".join(str(field) for field in fields)
+    scope.note(f"`{command_line}`: the script is in the image")
     return Outcome(None)
 
 

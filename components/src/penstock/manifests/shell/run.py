@@ -17,13 +17,11 @@ from penstock.manifests.shell import commands, tree
 from penstock.manifests.shell.conditions import double_bracket
 from penstock.manifests.shell.flow import Break, Continue, Exit, Leave, Outcome, Replaced
 from penstock.manifests.shell.lex import LexError
-from penstock.manifests.shell.merge import merge
 from penstock.manifests.shell.parse import parse
-from penstock.manifests.shell.patterns import pattern_of
 from penstock.manifests.shell.process import Candidate
-from penstock.manifests.shell.scope import LONGEST, Scope
+from penstock.manifests.shell.scope import LONGEST, Scope, merge
 from penstock.manifests.shell.substitutions import substitute
-from penstock.manifests.shell.text import LimitError, Text, UnknownError, certain
+from penstock.manifests.shell.text import LimitError, Text, UnknownError, certain, pattern_of
 from penstock.manifests.shell.words import Expander
 
 _MOST_STATEMENTS = 5_000

@@ -78,8 +78,8 @@ class Scope:
 
     def get(self, name: str, spelling: str) -> Value:
         """The value, or ``spelling`` with the reason that only the cluster knows the value."""
-        found = self.find(name)
-        return Text.unknown(spelling, self.why(name, spelling)) if found is None else found
+        value = self.find(name)
+        return Text.unknown(spelling, self.why(name, spelling)) if value is None else value
 
     def why(self, name: str, spelling: str) -> str:
         if name in self.unknown:
@@ -129,10 +129,10 @@ class Scope:
         """`IFS`: the characters that separate fields of an expansion. Raises UnknownError."""
         if not self.is_set("IFS"):
             return " \t\n"
-        found = certain(first(self.values["IFS"]))
-        if found.strip() and found.strip() != found:
+        separators = certain(first(self.values["IFS"]))
+        if separators.strip() and separators.strip() != separators:
             raise UnknownError("an IFS that mixes whitespace and other characters is not supported")
-        return found
+        return separators
 
     def make_local(self, name: str) -> None:
         if self.frames and name not in self.frames[-1]:
@@ -148,10 +148,10 @@ class Scope:
 
     def number(self, name: str) -> int:
         """A variable in arithmetic: 0 if unset; UnknownError if it is not a known number."""
-        found = self.find(name)
-        if found is None and not self.may_be_set_elsewhere(name):
-            found = Text()
-        text = certain(first(found if found is not None else self.get(name, name))).strip()
+        value = self.find(name)
+        if value is None and not self.may_be_set_elsewhere(name):
+            value = Text()
+        text = certain(first(value if value is not None else self.get(name, name))).strip()
         try:
             return int(text or "0")
         except ValueError:
@@ -205,3 +205,61 @@ def start(env: Mapping[str, str], unknown: Mapping[str, str]) -> Scope:
     """The scope of a shell in a container's environment."""
     values: dict[str, Value] = {name: Text.known(value) for name, value in env.items()}
     return Scope(values=values, exported=set(env), unknown=dict(unknown))
+
+
+def merge(scopes: list[Scope], why: str) -> Scope:
+    """The scope of what follows; ``why`` names the condition, ``scopes`` is not empty."""
+    merged = scopes[0].copy()
+    for other in scopes[1:]:
+        _merge_values(merged, other, why)
+        _merge_files(merged, other, why)
+        merged.exported |= other.exported
+        merged.functions = other.functions | merged.functions
+        if merged.cwd != other.cwd:
+            merged.cwd = Text.unknown("$PWD", f"$PWD: {why}")
+        for note in other.notes:
+            merged.note(note)
+        merged.is_conditional |= other.is_conditional
+    return merged
+
+
+def _merge_values(merged: Scope, other: Scope, why: str) -> None:
+    for name in sorted(merged.values.keys() | other.values.keys()):
+        ours, theirs = merged.values.get(name), other.values.get(name)
+        if ours != theirs:
+            merged.values[name] = _either(name, ours, theirs, why)
+            merged.unset.discard(name)
+    for name, reason in other.unknown.items():
+        merged.unknown.setdefault(name, reason)
+
+
+def _either(name: str, ours: Value | None, theirs: Value | None, why: str) -> Value:
+    """The common beginning of both values, followed by `${name}` for the rest."""
+    if isinstance(ours, tuple) and isinstance(theirs, tuple):
+        shared = _shared(ours, theirs)
+        spelling = f"${{{name}[@]}}"
+        return (*shared, Text.unknown(spelling, f"{spelling}: {why}"))
+    spelling = f"${{{name}}}"
+    open_end = Text.unknown(spelling, f"{spelling}: {why}")
+    if isinstance(ours, Text) and isinstance(theirs, Text):
+        shorter, longer = sorted((ours, theirs), key=lambda text: len(str(text)))
+        if shorter.pieces and str(longer).startswith(str(shorter)) and shorter.is_known:
+            # `OPTS="$OPTS --x"`: the rest is a separate word.
+            gap = Text.known(" ") if str(longer)[len(str(shorter)) :][:1].isspace() else Text()
+            return shorter + gap + open_end
+    return open_end
+
+
+def _shared(ours: tuple[Text, ...], theirs: tuple[Text, ...]) -> tuple[Text, ...]:
+    size = 0
+    while size < min(len(ours), len(theirs)) and ours[size] == theirs[size]:
+        size += 1
+    return ours[:size]
+
+
+def _merge_files(merged: Scope, other: Scope, why: str) -> None:
+    for path in sorted(merged.files.keys() | other.files.keys()):
+        if merged.files.get(path) != other.files.get(path):
+            merged.files.pop(path, None)
+            merged.lost[path] = why
+    merged.lost.update(other.lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -82,3 +83,29 @@ def first(value: Value) -> Text:
     if isinstance(value, Text):
         return value
     return value[0] if value else Text()
+
+
+def pattern_of(pieces: Iterable[tuple[Piece, bool]]) -> str:
+    """A regular expression for ``re.fullmatch``; raises UnknownError if a part is unknown."""
+    parts = []
+    for piece, quoted in pieces:
+        if piece.why:
+            raise UnknownError(piece.why)
+        parts.append(re.escape(piece.text) if quoted else _translate(piece.text))
+    return "".join(parts)
+
+
+def _translate(text: str) -> str:
+    out, at = [], 0
+    while at < len(text):
+        char = text[at]
+        end = text.find("]", at + 2) if char == "[" else -1
+        if end > 0:
+            body = text[at + 1 : end].replace("\\", "\\\\")
+            body = "^" + body[1:] if body[0] in "!^" else body
+            out.append(f"[{body}]")
+            at = end + 1
+            continue
+        out.append({"*": ".*", "?": "."}.get(char) or re.escape(char))
+        at += 1
+    return "".join(out)

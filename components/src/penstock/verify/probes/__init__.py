@@ -1,54 +1,36 @@
-"""The probes: one module each, registered in `PROBES`.
+"""The probes: functions of the modules of this package, registered in `PROBES`.
 
-To add one, write a module with `probe(target) -> ProbeResult`, add its name to `Probe` in
-`graph/`, and a row to `PROBES`, to `NOT_COVERED` and to the table in `docs/verify.md`.
+To add one, write a function `(target) -> ProbeResult`, add its name to `Probe` in `graph/`, and a
+row to `PROBES`, to `NOT_COVERED` and to the table in `docs/verify.md`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from penstock.verify.probes import (
-    block_size,
-    cancel,
-    context_length,
-    disaggregation,
-    greedy,
-    kv_events,
-    kv_routing,
-    kv_transfer,
-    migration,
-    models,
-    prefix_cache,
-    reasoning_parser,
-    streaming,
-    tool_call_parser,
-    topology,
-    transport,
-    unknown_model,
-)
+from penstock.verify.probes import kv, responses, workers
 from penstock.verify.result import ProbeResult
 from penstock.verify.target import ProbeTarget
 
 # Ordered: the failure of an earlier probe often explains that of a later one.
 PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
-    "topology": topology.probe,
-    "models": models.probe,
-    "unknown-model": unknown_model.probe,
-    "disaggregation": disaggregation.probe,
-    "kv-transfer": kv_transfer.probe,
-    "transport": transport.probe,
-    "kv-routing": kv_routing.probe,
-    "kv-events": kv_events.probe,
-    "block-size": block_size.probe,
-    "prefix-cache": prefix_cache.probe,
-    "context-length": context_length.probe,
-    "streaming": streaming.probe,
-    "greedy": greedy.probe,
-    "reasoning-parser": reasoning_parser.probe,
-    "tool-call-parser": tool_call_parser.probe,
-    "cancel": cancel.probe,
-    "migration": migration.probe,
+    "topology": workers.topology,
+    "models": workers.models,
+    "unknown-model": workers.unknown_model,
+    "disaggregation": workers.disaggregation,
+    "kv-transfer": kv.kv_transfer,
+    "transport": kv.transport,
+    "kv-routing": kv.kv_routing,
+    "kv-events": kv.kv_events,
+    "block-size": kv.block_size,
+    "prefix-cache": kv.prefix_cache,
+    "context-length": responses.context_length,
+    "streaming": responses.streaming,
+    "greedy": responses.greedy,
+    "reasoning-parser": responses.reasoning_parser,
+    "tool-call-parser": responses.tool_call_parser,
+    "cancel": responses.cancel,
+    "migration": workers.migration,
 }
 
 # Probe → what it does not cover, also if it passes.

@@ -22,17 +22,16 @@ from penstock.checks.rules.command_line.given_flags import (
     may_be_any_build,
 )
 from penstock.checks.version_range import PENSTOCK, Versions
-from penstock.engines.entry_points import flag_names, releases_of
 from penstock.engines.equivalent_flags import ONLY_DOCUMENTED, SAME, SIMILAR, owner, same_meaning
-from penstock.engines.flag_history import has_history, presence
+from penstock.engines.flag_history import flag_names, has_history, presence, releases_of
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Launch
 from penstock.manifests.flags import flag_value
-from penstock.nearest import nearest_name
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
+from penstock.text.names import nearest_name
 
 # Module, flag and value → the flag of earlier releases with the same effect.
 BEFORE = {("dynamo.vllm", "--disaggregation-mode", "prefill"): "--is-prefill-worker"}

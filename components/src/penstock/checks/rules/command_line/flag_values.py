@@ -12,18 +12,18 @@ from penstock.checks.rules.command_line.given_flags import (
     arguments,
     file_flags,
     level_for_image,
+    repeated_flags,
 )
 from penstock.checks.version_range import Versions
-from penstock.engines.flag_ranges import is_below_range
-from penstock.engines.flags import KINDS, GivenFlag
-from penstock.engines.llm_args.surely_valid import BOOLEANS
+from penstock.engines.flags import KINDS, GivenFlag, is_below_range
 from penstock.engines.releases import DEPLOYED
 from penstock.engines.settings import Location
+from penstock.engines.trtllm_arguments import BOOLEANS
 from penstock.engines.value_history import is_known
 from penstock.engines.versions import releases_with_choices
 from penstock.manifests.deployment import Engine
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.text.names import nearest
 
 ENGINES = {"dynamo.vllm": Engine.VLLM, "dynamo.sglang": Engine.SGLANG}
 # PS603 reports these.
@@ -44,8 +44,13 @@ class _Problem:
 
 def invalid_flag_value(deployment: ServingDeployment) -> Iterable[RuleResult]:
     """Results for command lines and then for engine files."""
+    repeated = {
+        (name, repeat.flag.name) for name, repeat, _ in repeated_flags(deployment) if repeat.flag
+    }
     for name, launch, argument in arguments(deployment):
         module, flag = launch.module or "", argument.spelling
+        if argument.text is None and argument.flag and (name, argument.flag.name) in repeated:
+            continue  # PS150 reports the flag without a value
         if problem := _problem(argument, module):
             fix = Fix(text=problem.fix, args=(flag, str(problem.near)) if problem.near else ())
             place = Location(name, "args", (flag,))

@@ -12,10 +12,8 @@ from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE
 from penstock.checks.finding import Level
 from penstock.checks.rules.containers import NVIDIA_IMAGE
 from penstock.checks.version_range import Versions
-from penstock.engines.entry_points import flag_names
-from penstock.engines.flag_file import arguments_of
-from penstock.engines.flag_history import has_history
-from penstock.engines.flags import FlagTable, GivenFlag, flag_table, given_flags
+from penstock.engines.flag_history import flag_names, has_history
+from penstock.engines.flags import FlagTable, GivenFlag, arguments_of, flag_table, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, KnownConfig, Launch
 from penstock.manifests.placeholders import placeholder

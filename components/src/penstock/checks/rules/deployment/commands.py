@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.version_range import Versions
-from penstock.engines import entry_points
+from penstock.engines import flag_history
 from penstock.manifests.pods import Pod
-from penstock.nearest import nearest
+from penstock.text.names import nearest
 
 _DYNAMO = "dynamo."
 _SIMILAR = 0.75  # of a suggested module
@@ -56,19 +56,19 @@ def has_two_flags(word: str) -> bool:
 def runs_known_module(words: Sequence[str]) -> bool:
     """Whether the words start a module of Dynamo 0.5 or later, unlike `dynamo serve`."""
     modules = (word for flag, word in pairwise(words) if flag == "-m")
-    known = entry_points.packages()
+    known = flag_history.packages()
     return any(m.startswith(_DYNAMO) and m.removeprefix(_DYNAMO) in known for m in modules)
 
 
 def absences_of(module: str | None) -> Iterator[Absence]:
     """The releases of Dynamo that cannot run a module below `dynamo`."""
     package = (module or "").split(".")[1:2]
-    if not module or not module.startswith(_DYNAMO) or package[0] in entry_points.OF_RUNTIME:
+    if not module or not module.startswith(_DYNAMO) or package[0] in flag_history.OF_RUNTIME:
         return
-    seen = entry_points.releases_of(module)
+    seen = flag_history.releases_of(module)
     if seen is not None:
         yield from outside(seen, is_parsed=True)
-    elif package[0] in entry_points.packages():
+    elif package[0] in flag_history.packages():
         yield Absence(versions=EVERY_RELEASE)
     else:
         # No release of 0.5 and older is sure to have had no such package.
@@ -78,5 +78,5 @@ def absences_of(module: str | None) -> Iterator[Absence]:
 def similar_module(module: str) -> str:
     """The module that was probably meant; empty if none is similar."""
     # By the part after `dynamo.`, so that only a typing error is corrected.
-    names = {name.removeprefix(_DYNAMO): name for name in entry_points.runnable()}
+    names = {name.removeprefix(_DYNAMO): name for name in flag_history.runnable()}
     return names.get(nearest(module.removeprefix(_DYNAMO), names, _SIMILAR), "")

@@ -12,11 +12,10 @@ from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.manifests.pods import TYPES, V1ALPHA1, Pod
 from penstock.manifests.roles import configured_role
-from penstock.nearest import KEY_CUTOFF, nearest
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.possible_releases import possible_releases
-from penstock.serving.versions import dynamo_version
+from penstock.serving.versions import dynamo_version, possible_releases
 from penstock.serving.worker import Worker
+from penstock.text.names import KEY_CUTOFF, nearest
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _OWN_ROLES = ("encode", "encoder")  # similar to `decode`, with another meaning

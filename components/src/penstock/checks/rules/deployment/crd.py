@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.fields import (
     BadValue,
     Path,

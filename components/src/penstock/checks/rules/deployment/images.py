@@ -10,7 +10,7 @@ from penstock.checks.rules.containers import Process, mappings
 from penstock.engines.settings import Path
 from penstock.manifests.deployment import Component, Role
 from penstock.manifests.pods import Pod
-from penstock.nearest import KEY_CUTOFF, nearest
+from penstock.text.names import KEY_CUTOFF, nearest
 
 # The engines' images (container/ of ai-dynamo/dynamo); others of these names contain none.
 IMAGE_OF_ENGINE: Mapping[str, str] = {
@@ -61,6 +61,12 @@ def nvidia_image(reference: str) -> NvidiaImage | None:
     """An image in NVIDIA's registry of Dynamo; None if it is in another."""
     match = _OF_NVIDIA.match(reference)
     return NvidiaImage(match[1], match[2]) if match else None
+
+
+def is_published(reference: str) -> bool:
+    """Whether NVIDIA has an image of this name, so that its user and files are known."""
+    image = nvidia_image(reference)
+    return image is not None and image.name in FIRST_RELEASE
 
 
 def near_image(name: str, component: Component) -> str:

@@ -11,9 +11,9 @@ from penstock.checks.rules.deployment.crd import crd_specs
 from penstock.engines.flags import flag_table
 from penstock.manifests.fields import NEAR, Path, Schema, UnknownField, fits, is_of_type
 from penstock.manifests.pods import V1ALPHA1, V1BETA1
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.strict_yaml.places import looks_secret, place_of
+from penstock.text.names import nearest
 
 # Fields of one version of the API → those of the other. The main container has the rest.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
@@ -32,6 +32,13 @@ _GPU = re.compile(r"\bgpus?\b|/mig-")
 _RESOURCES = ("ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi")
 # The fields that operators before 1.0, whose CRDs are not stored, had, and the release without it.
 _REMOVED: Mapping[str, str] = {"pvc": "0.6"}
+# Fields of Kubernetes' Deployment → the annotations that the operator reads instead
+# (deployment_strategy.go).
+_STRATEGY = "nvidia.com/deployment-rolling-update-"
+_ANNOTATIONS: Mapping[str, str] = {
+    "rollingUpdate": f"annotations {_STRATEGY}max-surge and {_STRATEGY}max-unavailable",
+    "strategy": "annotation nvidia.com/deployment-strategy",
+}
 
 
 def removed_in(deployment: ServingDeployment, field: UnknownField) -> str:
@@ -54,6 +61,10 @@ def better_field(deployment: ServingDeployment, field: UnknownField) -> Fix:
         return Fix(text=f"Use {renamed}.")
     if near := _near(schemas[-1], name, value):
         return Fix(text=f"Use {near}.")
+    if len(field.path) == 4 and name in _ANNOTATIONS:
+        return Fix(text=f"Remove it, and set the component's {_ANNOTATIONS[name]}.")
+    if switched := _switched(schemas[-1], name, value):
+        return Fix(text=f"Use {switched}.")
     siblings = _value_at(deployment.root.value, field.path[:-1])
     if "pluginRef" in siblings:
         return Fix(text=f"Move it to the plugin {siblings['pluginRef']} in the list plugins.")
@@ -68,6 +79,17 @@ def better_field(deployment: ServingDeployment, field: UnknownField) -> Fix:
         flag = f"--{name} {value}" if is_shown and value is not True else f"--{name}"
         return Fix(text=f"Remove it, and pass it to the program as a flag: `{flag}`.")
     return Fix(text="Remove it.")
+
+
+def _switched(schema: Schema, name: str, value: Any) -> str:
+    """The field `x` with `enabled` that a boolean `enableX` or `xEnabled` means."""
+    stem = re.fullmatch(r"enable(\w+)|(\w+?)Enabled", name)
+    if stem is None or not isinstance(value, bool):
+        return ""
+    word = stem[1] or stem[2]
+    meant = word[0].lower() + word[1:]
+    inner = schema.get("properties", {}).get(meant, {})
+    return f"{meant}.enabled" if "enabled" in inner.get("properties", {}) else ""
 
 
 def _is_flag(deployment: ServingDeployment, component: str, flag: str) -> bool:

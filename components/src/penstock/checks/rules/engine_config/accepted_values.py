@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from penstock.checks.version_range import Versions
 from penstock.engines.value_history import Refusal, known_values, refusals
 from penstock.manifests.deployment import Engine
-from penstock.nearest import nearest
 from penstock.serving.versions import TITLES
 from penstock.serving.worker import Worker
+from penstock.text.names import nearest
 
 SIMILARITY = 0.75  # minimum similarity of a suggestion
 ENGINES = (Engine.VLLM, Engine.SGLANG)

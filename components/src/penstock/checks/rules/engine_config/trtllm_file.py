@@ -7,17 +7,15 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.version_range import Versions
-from penstock.engines.llm_args.history import ADDED, EARLIER_VALUES, AddedKey
-from penstock.engines.llm_args.surely_valid import is_surely_valid
-from penstock.engines.llm_args.unsupported import Kind, UnsupportedSetting
+from penstock.engines.trtllm_arguments import Kind, Refusal, refused_settings
+from penstock.engines.trtllm_history import ADDED, EARLIER_VALUES, AddedKey
 from penstock.manifests.deployment import KnownConfig
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping, positive_int
 
 # The first TensorRT-LLM whose keys and values were read completely.
 FIRST_READ = "1.3.0rc22"
@@ -98,22 +96,15 @@ def removed_key(deployment: ServingDeployment) -> Iterator[RuleResult]:
         yield from _results(worker, setting, Versions(dynamo=f">={shown(setting.dynamo)}"))
 
 
-def _refused(
-    deployment: ServingDeployment, kind: Kind
-) -> Iterator[tuple[Worker, UnsupportedSetting]]:
+def _refused(deployment: ServingDeployment, kind: Kind) -> Iterator[tuple[Worker, Refusal]]:
     for worker in deployment.workers:
-        values = engine_file(worker)
-        if values is None or is_surely_valid(values):
-            continue
-        from penstock.engines.llm_args.validate import validate  # it imports pydantic
-
-        for setting in validate(values):
-            if setting.kind is kind and str(setting.path[0]) not in WITHOUT_EFFECT:
-                yield worker, setting
+        for refusal in refused_settings(engine_file(worker) or {}):
+            if refusal.kind is kind and str(refusal.path[0]) not in WITHOUT_EFFECT:
+                yield worker, refusal
 
 
 def _results(
-    worker: Worker, setting: UnsupportedSetting, versions: Versions | None = None
+    worker: Worker, setting: Refusal, versions: Versions | None = None
 ) -> Iterator[RuleResult]:
     """The result as an error in ``versions`` (None: those of the rule). A key or value that
     resembles no known one may exist in an older TensorRT-LLM than those whose keys were read, so

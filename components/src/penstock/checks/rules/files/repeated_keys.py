@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
-from penstock.strict_yaml.nodes import Node, Repeated
-from penstock.strict_yaml.places import Path
+from penstock.strict_yaml.places import Node, Path, Repeated
 
 KIND = "DynamoGraphDeployment"
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER
-from penstock.engines.setting_names import LLAMACPP_KV_TRANSFER, LLAMACPP_KV_TRANSFER_DEFAULT
 from penstock.manifests.deployment import Engine
 from penstock.memory.remedy import lacks_fp8_kv
 from penstock.serving.deployment import ServingDeployment
@@ -19,9 +18,8 @@ BACKEND_KEYS = {
     Engine.TRTLLM: f"{TRANSCEIVER}.backend",
     Engine.VLLM: "kv-transfer-config.kv_connector",
     Engine.SGLANG: "disaggregation-transfer-backend",
-    Engine.LLAMACPP: LLAMACPP_KV_TRANSFER,
 }
-DEFAULT_BACKENDS = {Engine.SGLANG: "mooncake", Engine.LLAMACPP: LLAMACPP_KV_TRANSFER_DEFAULT}
+DEFAULT_BACKENDS = {Engine.SGLANG: "mooncake"}
 # Backends that TRTLLM_USE_*_KVCACHE=1 selects for DEFAULT, in order of precedence.
 BY_VARIABLE = ("NIXL", "UCX", "MOONCAKE", "MPI")
 # Images before Dynamo 0.8 set TRTLLM_USE_UCX_KVCACHE, which decides for DEFAULT.

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.loader import load
+from penstock.text.values import as_mapping
 
 CONFIG_FILE = "LMCACHE_CONFIG_FILE"
 # The list of ports → the switch that needs it.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from penstock.checks.rules.command_line.connector_flag import names_connector
 from penstock.manifests.deployment import Role
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 TRANSCEIVER = "cache_transceiver_config"
 # Of max_seq_len, which counts the response too: all prompts may be shorter.
@@ -40,6 +40,18 @@ def kv_role(worker: Worker, connector: str) -> str:
     """The role to set; vLLM 0.31 deprecates kv_both with NIXL (nixl/connector.py)."""
     roles = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
     return roles.get(worker.role, "kv_both") if connector.startswith("Nixl") else "kv_both"
+
+
+def nixl_config(worker: Worker) -> dict[str, str]:
+    """The kv-transfer-config for NIXL. Its buffers are those of CUDA unless it says otherwise
+    (vllm/config/kv_transfer.py 27 of 0.16.0)."""
+    device = {"kv_buffer_device": "xpu"} if _is_xpu(worker) else {}
+    return {"kv_connector": "NixlConnector", "kv_role": kv_role(worker, "NixlConnector"), **device}
+
+
+def _is_xpu(worker: Worker) -> bool:
+    image = worker.pod.image if worker.pod is not None else ""
+    return worker.env("VLLM_TARGET_DEVICE") == "xpu" or "-xpu" in image
 
 
 def has_connector(worker: Worker) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.manifests.deployment import Engine, Role
 from penstock.models import ModelFacts
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping
 
 SECTION = "kv-transfer-config"
 HMA_FLAG = "disable-hybrid-kv-cache-manager"

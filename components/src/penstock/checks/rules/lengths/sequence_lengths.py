@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from penstock.manifests.deployment import Engine
 from penstock.models import ModelFacts
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.memory import TOKEN_LIMITS
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 KERNEL_BLOCK = 16  # tokens; attention backends need blocks of a multiple of it
 CONTEXT_PARALLEL = ("dcp-size", "attn-cp-size")  # SGLang's, whose ranks share a sequence

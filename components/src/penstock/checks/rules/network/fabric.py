@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings, truth
 from penstock.checks.rules.kv_transfer.transfer import has_connector, lacks_transceiver
 from penstock.manifests.deployment import Engine, Role
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.node_labels import all_node_labels, node_labels
+from penstock.serving.understand import all_node_labels, node_labels
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping
 
 RDMA_RESOURCES = ("rdma/", "efa", "infiniband", "hca", "roce", "mofed")
 CHANNEL = "compute-domain-channel"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.parallelism.layout import gpus_of_process
 from penstock.manifests.deployment import Engine
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping, positive_int
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 LARGEST_NODE = 16  # GPUs of the largest nodes on the market, such as DGX-2 or a2-megagpu-16g

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import Process, mappings, truth
 from penstock.checks.rules.pods.pod_containers import containers_of
 from penstock.checks.version_range import Versions
@@ -13,6 +12,7 @@ from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.strict_yaml.places import looks_secret
+from penstock.text.values import as_mapping
 
 URL = re.compile(r"://[^/\s@]+:[^/\s@]+@")  # with a user name and a password
 SECRET_VALUE = re.compile(r"^(hf_[A-Za-z0-9]{20,}|nvapi-[\w-]{20,}|sk-[\w-]{20,}|ghp_\w{20,})$")

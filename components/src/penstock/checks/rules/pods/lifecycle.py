@@ -6,15 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings
 from penstock.checks.rules.pods.pod_containers import containers_of
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Role
 from penstock.manifests.pods import Container, Pod
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping, positive_int
 
 PREFILL_DRAIN_S = 30  # of a TensorRT-LLM prefill worker, not configurable
 # How long the operator's probe waits for a worker that does not respond: 3 times 4 s, every 5 s,

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings
 from penstock.checks.rules.pods.pod_containers import indexed
 from penstock.engines.settings import Location, Path
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.other_objects import DGD
 from penstock.manifests.pods import Pod
-from penstock.nearest import nearest_name
 from penstock.serving.deployment import ServingDeployment
+from penstock.text.names import nearest_name
+from penstock.text.values import as_mapping
 
 SEVERAL_NODES = {"ReadWriteMany", "ReadOnlyMany"}
 # Kind of an object that starts equal pods → the key of their number.

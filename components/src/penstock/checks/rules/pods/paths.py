@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import (
     IMAGE_FOLDERS,
     NVIDIA_IMAGE,
@@ -23,8 +22,9 @@ from penstock.checks.rules.pods.pod_containers import containers_of, indexed
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
 from penstock.manifests.pods import Container, Pod
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
+from penstock.text.names import nearest
+from penstock.text.values import as_mapping
 
 # Flags whose value is a folder with a model.
 MODEL_FLAGS = ("--model-path", "--model", "--tokenizer", "--tokenizer-path", "--model-name-or-path")

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
-from penstock.manifests.cursor import Cursor
 from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod
-from penstock.nearest import nearest
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
-from penstock.significant import plain_number
+from penstock.text.names import nearest
+from penstock.text.numbers import plain_number
+from penstock.text.values import as_mapping
 
 # What the API server accepts (resource.ParseQuantity); sizes in bytes or cores.
 QUANTITY = re.compile(

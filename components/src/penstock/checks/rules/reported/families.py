@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from penstock.as_mapping import as_mapping
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.node_labels import node_labels
+from penstock.serving.understand import node_labels
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping
 
 PRODUCT_LABEL = "nvidia.com/gpu.product"
 EFA = "vpc.amazonaws.com/efa"

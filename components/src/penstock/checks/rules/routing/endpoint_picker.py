@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
-from penstock.positive_int import positive_int
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
+from penstock.text.values import positive_int
 
 PREFIX_PLUGINS = ("prefix-cache-scorer", "prefix-cache-plugin")
 

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.as_mapping import as_mapping
 from penstock.hardware import Gpu
-from penstock.positive_int import positive_int
 from penstock.serving.understand import PRODUCT_LABELS
 from penstock.serving.worker import Worker
+from penstock.text.values import as_mapping, positive_int
 
 # Methods that vLLM schedules asynchronously, up to 0.32.
 ASYNC_METHODS = (

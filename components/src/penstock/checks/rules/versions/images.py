@@ -8,9 +8,9 @@ from packaging.version import Version
 
 from penstock.checks.rules.versions.placeholders import hides_version
 from penstock.checks.rules.versions.published_tags import nearest_published
-from penstock.engines.architectures import first_version
 from penstock.engines.releases import RELEASES, Release
-from penstock.image_reference import image_problem
+from penstock.engines.value_history import first_version
+from penstock.graph.image_reference import image_problem
 from penstock.manifests.deployment import Role
 from penstock.manifests.fields import stored, stored_releases
 from penstock.manifests.pods import V1BETA1

@@ -10,7 +10,7 @@ from typing import TypeVar
 from penstock.checks.finding import Level
 from penstock.engines.settings import Location
 from penstock.errors import ProblemKind
-from penstock.manifests.cursor import Cursor
+from penstock.manifests.documents import Cursor
 from penstock.manifests.placeholders import kind_of, placeholder, placeholders
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import tag_of

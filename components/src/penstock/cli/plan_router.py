@@ -1,0 +1,138 @@
+"""`penstock plan --router GRAPH --workload W`: find router settings by replays."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.calibration_arguments import add_calibration, with_calibration
+from penstock.cli.graph_output import check_graph_output, own_command
+from penstock.cli.progress import Progress, add_progress
+from penstock.cli.replay_arguments import (
+    add_acceptance,
+    add_latencies,
+    add_no_cache,
+    add_workload,
+    end_as_interrupted,
+    integer_between,
+    requested_cache,
+    requested_slo,
+    requested_workload,
+)
+
+if TYPE_CHECKING:
+    from penstock.manifests.source import Source
+    from penstock.tune.tuning import Tuning
+
+# Of penstock.tune.tuning, which takes long to import; a test compares them.
+MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    arguments.add_graph(parser)
+    add_workload(parser)
+    add_latencies(parser)
+    add_acceptance(parser)
+    add_calibration(parser)
+    parser.add_argument(
+        "--seeds",
+        type=integer_between(MIN_SEEDS, MAX_SEEDS),
+        default=SEEDS,
+        metavar="N",
+        help=f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
+    )
+    add_no_cache(parser)
+    arguments.add_json(parser)
+    arguments.add_output(parser, default=None)
+    arguments.add_force(parser, "it exists")
+    add_progress(parser)
+    arguments.add_sets(parser)
+    arguments.add_hints(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.manifests.source import open_source
+    from penstock.simulate.acceptance import Acceptance
+    from penstock.simulate.replay import Replays, require_environment
+    from penstock.simulate.replayable import replayable
+    from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
+
+    end_as_interrupted()
+    check_graph_output(args)
+    workload = requested_workload(args)
+    python = require_environment()
+    source = open_source(args.graph, args.sets)
+    _check_editable(args, source)
+    acceptance = Acceptance(args.acceptance) if args.acceptance else None
+    deployment = replayable(source, arguments.hints_of(args), acceptance)
+    require_tunable(deployment, source)
+    (deployment,) = with_calibration(args, [deployment])
+    deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
+    cache = requested_cache(args, python)
+    progress = Progress(args, "starting replays")
+    with progress.running(), Replays(cache) as replays:
+        try:
+            workload = with_enough_conversations(workload, deployment, replays)
+            tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)
+        except KeyboardInterrupt:
+            progress.hide()
+            raise KeyboardInterrupt("nothing was written") from None
+    return _print(args, tuning)
+
+
+def _check_editable(args: argparse.Namespace, source: Source) -> None:
+    from penstock.errors import Problem, UsageError
+
+    if args.output is None:
+        return
+    message = ""
+    if source.loaded is None:
+        message, fix = "writes graphs, and this is a DGD manifest", "Remove -o."
+    elif args.sets:
+        message = "writes the file's own values, and --set overrides some"
+        fix = "Write them into the graph, or remove -o."
+    if message:
+        raise UsageError(Problem(place="-o", message=message, fix=fix))
+
+
+def _print(args: argparse.Namespace, tuning: Tuning) -> int:
+    from penstock.reports.text import print_report
+    from penstock.tune.report import as_json, report_of
+
+    text = _graph_text(args, tuning) if tuning.is_changed else None
+    if args.output and text is not None:
+        arguments.write_output(text, args.output)
+    if args.json:
+        print(as_json(tuning, text))
+    elif args.output != "-" or text is None:
+        to = sys.stderr if args.output == "-" else sys.stdout
+        print_report(report_of(tuning), to=to)
+        if args.output:
+            print(_written(args, text), file=to)
+        elif text is not None and not args.quiet:
+            print("hint: write a copy of the graph with these settings with -o FILE")
+    return 0
+
+
+def _written(args: argparse.Namespace, text: str | None) -> str:
+    if text is None:
+        return f"{args.output}: not written, as the graph's settings stay"
+    return f"wrote {args.output}"
+
+
+def _graph_text(args: argparse.Namespace, tuning: Tuning) -> str | None:
+    """None for a manifest, and with --set, whose values the file does not have."""
+    from penstock.graph.text_file import read_text_file
+    from penstock.manifests.source import is_manifest
+    from penstock.tune import report
+    from penstock.tune.graph_text import tuned_text
+
+    text = read_text_file(args.graph)
+    if args.sets or is_manifest(text):
+        return None
+    comment = report.comment(tuning, own_command())
+    base = tuning.base.settings
+    return tuned_text(text, tuning.recommended, base, comment, str(args.graph))

@@ -1,0 +1,80 @@
+"""`penstock tools env install NAME`: separate environments for large tools."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.cli import arguments
+from penstock.cli.progress import FIRST_S
+
+if TYPE_CHECKING:
+    from penstock.environments.install import Environment
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=["install", "list", "remove"],
+        help="install, list or remove environments (default: list)",
+    )
+    parser.add_argument(
+        "names",
+        metavar="NAME",
+        nargs="*",
+        help="environments to install or remove; `penstock tools env` prints the names",
+    )
+    arguments.add_json(parser)
+    parser.add_argument(
+        "--wide", action="store_true", help="list: print each description on one line"
+    )
+
+
+def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
+    """One environment in each line, or several lines for a description that is too long."""
+    from penstock.text.terminal import NARROW
+
+    longest = max(len(environment.name) for environment in environments)
+    for environment in environments:
+        before = f"{environment.name:<{longest}}  {environment.state:<13}  "
+        room = NARROW - len(before)
+        text = environment.description
+        lines = [text] if wide else textwrap.wrap(text, room, break_on_hyphens=False)
+        yield before + f"\n{' ' * len(before)}".join(lines)
+
+
+def run(args: argparse.Namespace) -> int:
+    from penstock.environments.install import find_environment, install, list_environments, remove
+    from penstock.errors import Problem, UsageError
+    from penstock.text.terminal import duration_text
+
+    if args.json and args.action != "list":
+        fix = "Remove --json, or run `penstock tools env list --json`."
+        raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
+    if args.action == "list" and args.names:
+        message, fix = (
+            f"unexpected argument {args.names[0]!r}",
+            "Run `penstock tools env` without it.",
+        )
+        raise UsageError(Problem(message=message, fix=fix))
+    if args.action == "list" and args.json:
+        print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
+        return 0
+    if args.action == "list":
+        print(*_table(list_environments(), wide=args.wide), sep="\n")
+        return 0
+    for environment in [find_environment(name) for name in args.names or (None,)]:
+        if args.action == "remove":
+            print(remove(environment))
+            continue
+        started = time.monotonic()
+        done = install(environment, quiet=args.quiet)
+        took_s = time.monotonic() - started
+        print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
+    return 0

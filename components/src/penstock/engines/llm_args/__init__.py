@@ -1,1 +1,0 @@
-"""TensorRT-LLM's own configuration file, typed; `validate` finds what the engine would reject."""
