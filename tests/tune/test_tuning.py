@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import tune as command
+from penstock.cli import plan_router as command
 from penstock.errors import SimulationError
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Row, Study

@@ -260,12 +260,12 @@ def add_event(
     store.write(("v1", "events", "default", f"{name}.{len(store.objects)}"), event, trusted=True)
 
 
-@pytest.mark.parametrize("verb", ["top", "page"])
+@pytest.mark.parametrize("verb", [("top",), ("top", "--web")])
 def test_a_release_that_is_not_installed(
-    fresh: Cluster, verb: str, monkeypatch: pytest.MonkeyPatch
+    fresh: Cluster, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.live.page.serve.require_environment", lambda: None)
-    code, output = fresh.run(verb, "--cluster")
+    code, output = fresh.run(*verb, "--cluster")
     assert (code, "release default/quick: is not installed" in output) == (
         ClusterError.exit_code,
         True,
@@ -276,8 +276,8 @@ def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
     wrong = {
         ("top", "--cluster", "--set", "a=1"): "--set applies to local deployments",
         ("top",): "--kubeconfig needs --cluster",
-        ("page", "--url", "http://127.0.0.1:8000/v1"): "--url needs --cluster",
-        ("page", "--cluster", "--allow-edit"): "the page cannot change a release",
+        ("top", "--web", "--url", "http://127.0.0.1:8000/v1"): "--url needs --cluster",
+        ("top", "--web", "--cluster", "--allow-edit"): "the page cannot change a release",
     }
     for words, message in wrong.items():
         code, output = fresh.run(*words)

@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     end_as_interrupted()
     check_graph_output(args)
     workload = requested_workload(args)
-    python = require_environment()
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)
+    python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
     deployment = replayable(source, arguments.hints_of(args), acceptance)
     require_tunable(deployment, source)
