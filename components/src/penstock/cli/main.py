@@ -70,14 +70,14 @@ GROUPS = {
     },
     "more": {
         "explain": "print the argv, environment, files and GPUs of each component",
-        "tools": "environments, schemas, shell completion and small models",
+        "tools": "manage environments, print schemas and shell completion, write small models",
     },
 }
 COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
 # Commands of two words, with options of their own; a graph of this name is given as `./shadow`.
 # A second word that is an option may stand anywhere, and its value is an argument.
 SUBCOMMANDS = {
-    "bench public": "measure an endpoint as a public method does",
+    "bench public": "measure an endpoint by the method of a public benchmark",
     "bench shadow": "send the same requests to two endpoints, and compare the responses",
     "plan --router": "find router settings for a graph's traffic by replaying it",
     "tools completion": "print the completion script of a shell",

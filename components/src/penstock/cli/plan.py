@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--router",
         metavar="GRAPH",
         type=Path,
-        help="find router settings for GRAPH instead of a graph; its options: "
+        help="find router settings for an existing GRAPH instead of recommending a graph; options: "
         "`penstock plan --router --help`",
     )
     parser.add_argument(

@@ -1,5 +1,6 @@
-"""`penstock drill`: faults under load, evaluated only by what the clients observe.
+"""`penstock drill`: inject faults under load; report failed requests and missing recoveries.
 
 `run.py` sends requests (`traffic.py`) and injects faults (`faults.py`, `inject.py`) to a copy of
-the graph or, with `cluster_run.py`, to a release. `evaluate.py` is a pure function of the history.
+the graph or, with `cluster.py`, to a release. `evaluate.py` computes the verdict from the recorded
+history.
 """

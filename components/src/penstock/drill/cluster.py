@@ -1,4 +1,4 @@
-"""The faults of `penstock drill --cluster`, and which of them a release can have now. Pure."""
+"""The faults of `penstock drill --cluster`, and the run that injects them into a release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GGUF file as a model folder: what Dynamo's frontend reads to serve a model of llama.cpp."""
+"""Writes the config and the tokenizer of a GGUF file as a folder, which Dynamo's frontend needs."""
 
 from penstock.gguf.folder import folder_of, write_folder
 

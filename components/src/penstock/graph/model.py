@@ -311,8 +311,9 @@ class Graph(Spec):
     slo: Slo = Field(
         default=Slo(),
         description=(
-            "Service level objectives (SLO): limits for the latencies of a request, by which "
-            "`simulate` and `plan` rate a graph. `plan` writes them. The chart ignores them."
+            "Service level objectives (SLO): limits for the latencies of a request. `simulate`, "
+            "`bench` and `plan --router` evaluate a graph by them, and `plan` writes them. The "
+            "chart ignores them."
         ),
     )
     engine: EngineSpec = Field(description="The inference engine.")

@@ -1,4 +1,4 @@
-"""GPUs and their links, as data; used by checks and memory."""
+"""GPUs and their links, as data."""
 
 from penstock.hardware.gpus import GPUS, Gpu, find_gpu, gpu_of_product
 

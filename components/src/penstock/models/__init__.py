@@ -1,4 +1,4 @@
-"""The shape of a model from its `config.json`; used by checks and memory."""
+"""The shape of a model from its `config.json`."""
 
 from penstock.models.facts import ModelFacts, find_facts
 from penstock.models.find import find_model, folder_of_model, read_model

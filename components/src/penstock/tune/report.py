@@ -1,4 +1,4 @@
-"""The report of `penstock tune`, its JSON, and the comment of the graph that it writes."""
+"""The report of `penstock plan --router`, its JSON, and the comment of the graph that it writes."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ TRANSFER: Mapping[str, tuple[str, str, str, str]] = {
     "1.7": ("1.5.2", "1.5.0", "1.5.2", "1.22"),
 }
 ENGINES = ("trtllm", "vllm", "sglang")
-# The newest TensorRT-LLM whose configuration keys were read (engines/llm_args).
+# The newest TensorRT-LLM whose configuration keys were read (engines/trtllm_arguments.py).
 KEYS_UNTIL = "1.3.0rc29"
 
 
