@@ -92,6 +92,10 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
             "got 'decode=2', but the graph comes first: `penstock scale graph.yaml ",
         ),
         ("simulate g.yaml", "--workload\nUsage: penstock simulate GRAPH... --workload NAME|FILE ["),
+        (
+            "bench public http://127.0.0.1:9",
+            "Usage: penstock bench public URL|GRAPH... --method artificial-analysis|openrouter [",
+        ),
         ("simulate g.yaml --ttft -5ms", "--ttft: '-5ms' is not a duration above 0 in ms, s or m"),
         ("simulate g.yaml --ttft 0ms", "--ttft: '0ms' is not a duration above 0 in ms, s or m"),
         ("simulate g.yaml --rate 1e12", "'1e12' is not a number above 0 and below 1,000,000,000"),

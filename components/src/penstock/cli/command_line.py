@@ -96,16 +96,19 @@ class CommandParser(argparse.ArgumentParser):
         some commands."""
         words = [self.prog, *map(_shown, self._get_positional_actions())]
         for action in self._get_optional_actions():
-            words += [f"{action.option_strings[0]} {action.metavar}"] if action.required else []
+            words += [f"{action.option_strings[0]} {_name(action)}"] if action.required else []
         usage = " ".join((*words, "[OPTIONS]"))
         self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
 
 
 def _shown(action: argparse.Action) -> str:
     """An argument as the usage names it: `GRAPH`, `[NAME]`, `POOL=N...`."""
-    name = "|".join(map(str, action.choices)) if action.choices else str(action.metavar)
-    name += "..." if action.nargs in ("+", "*") else ""
+    name = _name(action) + ("..." if action.nargs in ("+", "*") else "")
     return f"[{name}]" if action.nargs in ("?", "*") else name
+
+
+def _name(action: argparse.Action) -> str:
+    return "|".join(map(str, action.choices)) if action.choices else str(action.metavar)
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

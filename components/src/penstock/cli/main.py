@@ -70,7 +70,7 @@ GROUPS = {
     },
     "more": {
         "explain": "print the argv, environment, files and GPUs of each component",
-        "tools": "manage environments, print schemas and shell completion, write small models",
+        "tools": "manage environments, print schemas, write small models",
     },
 }
 COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
