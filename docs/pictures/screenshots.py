@@ -33,7 +33,7 @@ SLO = ["--ttft", "500ms", "--itl", "10ms"]
 STARTED = ["--start", "--engine", "mocker", *CHAT]
 SLOW_SLO = ["--ttft", "500ms", "--itl", "30ms"]
 SLICES = ["--duration", "60s", "--slice", "3s", "--gap", "1s", "--fail-if", "ttft_mean > +50%"]
-FAULTS = ["--faults", "kill:decode", "--count", "4", "--concurrency", "8", "--seed", "1"]
+FAULTS = ["--faults", "kill:decode", "--count", "4", "--streams", "8", "--seed", "1"]
 PLANNED = ["--model", "gpt-oss-120b", "--gpu", "b200", "--gpus", "8", "--replays", "12"]
 # Name of the pictures → the command that writes the report.
 REPORTS: Mapping[str, Sequence[str]] = {
