@@ -14,6 +14,7 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +62,7 @@ class FolderSize:
         return 100 * self.comments / max(1, self.code)
 
 
+@cache
 def module_size(path: Path) -> ModuleSize:
     text = path.read_text("utf-8")
     tree = ast.parse(text)

@@ -82,7 +82,7 @@ class CommandParser(argparse.ArgumentParser):
     def _takes_value(self, name: str) -> bool:
         action = self._option_string_actions.get(name)
         if action is None:
-            self.error(f"unknown option {name}{did_you_mean(name, self.options())}")
+            self.error(f"unknown option {name}{suggestion(name, self.options())}")
         return action.nargs is None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -111,18 +111,17 @@ def _name(action: argparse.Action) -> str:
     return "|".join(map(str, action.choices)) if action.choices else str(action.metavar)
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """`. Did you mean X?`, or nothing if no name is similar."""
+def suggestion(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """`. Did you mean X?`, to append to a message; empty when no name reaches ``cutoff``."""
     from penstock.text.names import nearest
 
-    near = nearest(word, names)
+    near = nearest(word, names, cutoff)
     return f". Did you mean {near}?" if near else ""
 
 
 def not_a_choice(word: str, choices: Sequence[str]) -> str:
     """That ``word`` is none of the choices, with a suggestion if one is similar."""
-    from penstock.text.names import CHOICE_CUTOFF, nearest
+    from penstock.text.names import CHOICE_CUTOFF
 
-    near = nearest(word, choices, CHOICE_CUTOFF)
-    suggestion = f". Did you mean {near}?" if near else ""
-    return f"{word!r} is not one of {', '.join(choices)}{suggestion}"
+    near = suggestion(word, choices, CHOICE_CUTOFF)
+    return f"{word!r} is not one of {', '.join(choices)}{near}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.cli.command_line import did_you_mean
+from penstock.cli.command_line import suggestion
 
 # Words of Helm, kubectl, Docker, Ollama and others, and the command for the same purpose.
 ELSEWHERE = {
@@ -64,7 +64,7 @@ def unknown_command(word: str, rest: Sequence[str], commands: Mapping[str, str])
     if fix := OTHER.get(word, OTHER.get(lower, "")):
         return f"unknown command {word!r}. Fix: {fix}."
     if word.startswith("-"):
-        near = did_you_mean(word, ["--help", "--version"])
+        near = suggestion(word, ["--help", "--version"])
         return f"unknown option {word}; options come after the command{near}"
     if command := ELSEWHERE.get(lower, ""):
         return f"unknown command {word!r}. Fix: Use `penstock {command}`: {commands[command]}."
@@ -72,4 +72,4 @@ def unknown_command(word: str, rest: Sequence[str], commands: Mapping[str, str])
         command, *more = rest if rest and rest[0] in commands else ["up", *rest]
         line = shlex.join(("penstock", command, word, *more))
         return f"{word!r} is a file, and a command is expected. Fix: Run `{line}`."
-    return f"unknown command {word!r}{did_you_mean(word, commands)}"
+    return f"unknown command {word!r}{suggestion(word, commands)}"

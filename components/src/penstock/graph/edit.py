@@ -273,7 +273,7 @@ def _is_count(count: object) -> bool:
 
 def _unknown(source: str, name: str, known: list[str]) -> Problem:
     listed = ", ".join(known)
-    fix = did_you_mean(name, known, f"Use one of them, such as `{known[-1]}=2`.")
+    fix = did_you_mean(name, known) or f"Use one of them, such as `{known[-1]}=2`."
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 

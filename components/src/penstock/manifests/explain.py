@@ -27,7 +27,7 @@ def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
                 file=deployment.source,
                 place=name,
                 message="no such component",
-                fix=did_you_mean(name, names, f"Use one of {', '.join(names)}."),
+                fix=did_you_mean(name, names) or f"Use one of {', '.join(names)}.",
             )
         )
     return (deployment.component(name),)

@@ -135,7 +135,7 @@ def _component(name: str, cursor: Cursor, spec: Cursor) -> Pod | None:
         return None
     kind = cursor["type"].text() or ""
     if kind and kind not in TYPES:
-        fix = did_you_mean(kind, TYPES, f"Use one of {', '.join(TYPES)}.")
+        fix = did_you_mean(kind, TYPES) or f"Use one of {', '.join(TYPES)}."
         cursor["type"].problem(f"unknown component type {kind!r}", fix)
     sidecar = cursor["frontendSidecar"].text()
     if sidecar is not None and sidecar not in listed:

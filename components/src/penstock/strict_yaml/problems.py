@@ -194,7 +194,7 @@ def _unknown(path: Path, root: type[BaseModel]) -> Text:
     if not key.isprintable():
         message = f"unknown key {key!a}: it contains {unusual_character(key)}, which is not shown"
         return Text(message=message, fix="Write the key again.")
-    fix = did_you_mean(key, known, _elsewhere(key, known, root), cutoff=KEY_CUTOFF)
+    fix = did_you_mean(key, known, KEY_CUTOFF) or _elsewhere(key, known, root)
     unusual = unusual_character(key)
     contains = f", which contains {unusual}" if unusual else ""
     return Text(message=f"unknown key `{key}`{contains}", fix=fix)

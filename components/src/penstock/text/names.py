@@ -19,12 +19,10 @@ def nearest(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
     return next(_similar(word, names, cutoff, most=1), "")
 
 
-def did_you_mean(
-    word: str, names: Iterable[str], otherwise: str = "", *, cutoff: float = 0.6
-) -> str:
-    """The fix for a word that is none of the names: the nearest one, else ``otherwise``."""
+def did_you_mean(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
+    """The fix for a word that is none of the names; empty when none reaches ``cutoff``."""
     near = nearest(word, names, cutoff)
-    return f"Did you mean `{near}`?" if near else otherwise
+    return f"Did you mean `{near}`?" if near else ""
 
 
 def nearest_name(word: str, names: Iterable[str], cutoff: float) -> str:
