@@ -69,6 +69,16 @@ CASES: tuple[Case, ...] = (
         near=trtllm("--trtllm.max_batch_size", "64"),
     ),
     Case(
+        rule="PS141",  # a flag of another program in Dynamo's wheel
+        bad=vllm("--pip-args", "--no-deps"),
+        near=vllm("--swap-space", "4"),  # of an earlier release: PS144
+    ),
+    Case(
+        rule="PS141",  # shared flags, of the frontend only
+        bad=vllm("--aic-backend", "sglang"),
+        near=frontend("--aic-backend", "sglang"),
+    ),
+    Case(
         rule="PS141",  # with vLLM's chat processor the frontend accepts vLLM's flags
         bad=frontend("--enable-auto-tool-choice"),
         near=frontend("--enable-auto-tool-choice", "--dyn-chat-processor", "vllm"),
