@@ -118,6 +118,11 @@ CASES: tuple[Case, ...] = (
         bad=vllm({"kv_transfer/transport": "auto", "decode/env/UCX_TLS": "rc,cuda_copy"}),
         near=vllm({"kv_transfer/transport": "auto", "engine/env/UCX_TLS": "rc,cuda_copy"}),
     ),
+    Case(  # decode has none, and prefill's does not reach GPUs
+        rule="PS437",
+        bad=vllm({"kv_transfer/transport": "auto", "prefill/env/UCX_TLS": "rc"}),
+        near=vllm({"kv_transfer/transport": "auto"}),
+    ),
     Case(
         rule="PS438",
         bad=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2}),

@@ -141,6 +141,11 @@ OFFLOADING = (
         bad=hybrid(version="1.3.0"),
         near=hybrid("--enable-prefix-caching", version="1.3.0"),
     ),
+    Case(  # with either value: PS950
+        rule="PS464",
+        bad=hybrid(version="1.2.0"),
+        near=hybrid("--enable-prefix-caching", version="1.2.0"),
+    ),
     Case(  # on by default since 0.28
         rule="PS464",
         bad=hybrid("--no-enable-prefix-caching", version="1.5.0"),

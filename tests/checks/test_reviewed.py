@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.checks.finding import Finding, Level
+from penstock.models.known import has_nvfp4, is_nvfp4
 from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
@@ -300,3 +301,50 @@ def test_the_fix_of_a_graph_without_fabric_removes_no_field_that_is_unset() -> N
         "If the nodes have an RDMA network, name it in hardware.fabric, and leave "
         "kv_transfer.transport unset. Otherwise consider aggregated workers."
     }
+
+
+QWEN = ["--model", "Qwen/Qwen3.6-27B"]
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ([], "Reasoning and tool calls appear in the response text."),
+        (["--dyn-tool-call-parser", "qwen3_coder"], "Reasoning appears in the response text."),
+        (["--dyn-reasoning-parser", "qwen3"], "Tool calls appear in the response text."),
+    ],
+)
+def test_a_missing_parser_is_blamed_for_what_it_reads(args: list[str], why: str) -> None:
+    text = manifest(VLLM_AGG, {f"{WORKER}/args": ["-m", "dynamo.vllm", *QWEN, *args]})
+    assert only(text, "PS602").why == why
+
+
+def test_a_variable_that_the_other_pool_lacks_is_removed() -> None:
+    pools = {"kv_transfer/transport": "auto", "prefill/env/UCX_TLS": "rc"}
+    finding = only(graph(VLLM_DISAGG, pools), "PS437")
+    assert finding.fix.startswith("Remove UCX_TLS from prefill")
+    assert "None" not in finding.fix + finding.message
+
+
+@pytest.mark.parametrize(
+    ("image", "has_moonep"), [("1.1.1", False), ("1.5.1", False), ("1.6.1", True), ("1.7.0", True)]
+)
+def test_the_choices_of_a_flag_are_those_of_the_image(image: str, has_moonep: bool) -> None:
+    finding = only(vllm(image, prefill_args("--all2all-backend", "pplxx")), "PS143")
+    assert ("moonep" in finding.message) is has_moonep
+    assert ("mori," in finding.message) is (image == "1.1.1")
+
+
+@pytest.mark.parametrize(
+    ("model", "is_all", "has_some"),
+    [
+        ("nvidia/Qwen3-235B-A22B-NVFP4", True, True),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", False, True),  # only its experts
+        ("/cache/models--acme--Model-FP4/snapshots/1", True, True),
+        ("Qwen/Qwen3-235B-A22B", False, False),
+    ],
+)
+def test_nvfp4_weights_are_all_or_only_those_of_experts(
+    model: str, is_all: bool, has_some: bool
+) -> None:
+    assert (is_nvfp4(model), has_nvfp4(model)) == (is_all, has_some)

@@ -126,7 +126,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--rules",
         metavar="DIR",
         type=Path,
-        help="also apply the rules in the YAML files of this folder",
+        action="append",
+        default=[],
+        help="also apply the rules in the YAML files of this folder; repeatable",
     )
     parser.add_argument(
         "--baseline",
@@ -145,7 +147,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.registry import added_rules, all_rules
     from penstock.checks.rows.load import user_rules
 
-    if args.rules is None:
+    if not args.rules:
         return _run(args)
     user_rows = user_rules(args.rules, [rule.id for rule in all_rules()])
     with added_rules(user_rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
@@ -26,22 +26,18 @@ def packaged_rules(file: Path) -> tuple[Rule, ...]:
     return module.RULES  # type: ignore[no-any-return]
 
 
-def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
-    """The rules of all YAML files in a user's folder, in the order of the file names.
+def user_rules(folders: Iterable[Path], known: Collection[str]) -> tuple[Rule, ...]:
+    """The rules of all YAML files in a user's folders, in the order of the file names.
 
     ``known``: the ids of other rules. Raises InputError with the file and line of each error.
     """
     from penstock.checks.rows.rule_rows import python_of
     from penstock.checks.rows.runtime import known_facts
 
-    files = sorted(path for path in folder.glob("*.y*ml") if path.is_file())
-    if not files:
-        message = "has no YAML file" if folder.is_dir() else "is no folder"
-        fix = "Name a folder with files such as rules.yaml."
-        raise InputError(Problem(file=str(folder), message=message, fix=fix))
     rules: dict[str, Rule] = {}
     problems: list[Problem] = []
-    for file in files:
+    # A folder that is named twice counts once.
+    for file in (file for folder in dict.fromkeys(folders) for file in _files_of_rows(folder)):
         text = read_text_file(file)
         namespace: dict[str, Any] = {}
         try:
@@ -59,6 +55,15 @@ def user_rules(folder: Path, known: Collection[str]) -> tuple[Rule, ...]:
     if problems:
         raise InputError(*problems)
     return tuple(rules.values())
+
+
+def _files_of_rows(folder: Path) -> list[Path]:
+    files = sorted(path for path in folder.glob("*.y*ml") if path.is_file())
+    if not files:
+        message = "has no YAML file" if folder.is_dir() else "is no folder"
+        fix = "Name a folder with files such as rules.yaml."
+        raise InputError(Problem(file=str(folder), message=message, fix=fix))
+    return files
 
 
 def _refused_id(

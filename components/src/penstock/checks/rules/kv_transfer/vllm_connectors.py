@@ -41,6 +41,8 @@ WITHOUT_HMA = (
     *("DynamoConnector", "LMCacheConnectorV1", "LMCacheMPConnector", "FlexKVConnectorV1"),
     *("HF3FSKVConnector", "ExampleConnector", "P2pNcclConnector"),
 )
+# They work only with prefix caching.
+OFFLOADING = ("OffloadingConnector", "SimpleCPUOffloadConnector")
 # (role of the worker, kv_role) that MooncakeConnector refuses.
 WRONG_ROLES = ((Role.PREFILL, "kv_consumer"), (Role.DECODE, "kv_producer"))
 ATTENTION_BACKENDS = ("attention-backend", "attention-config.backend")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
+from penstock.models.known import last_part
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import node_labels
 from penstock.serving.worker import Worker
@@ -112,9 +113,7 @@ def _older(label: str) -> Iterator[int]:
 
 def model_file_name(worker: Worker) -> str:
     """The last part of the model's id or path; in a Hugging Face cache, that of the id."""
-    name = str(worker.value("model") or "")
-    cached = re.search(r"models--[^/]+?--([^/]+)", name)
-    return cached[1] if cached else name.rstrip("/").rpartition("/")[2]
+    return last_part(str(worker.value("model") or ""))
 
 
 def has_recurrent_layers(deployment: ServingDeployment, worker: Worker) -> bool | None:
@@ -210,8 +209,3 @@ def attention_key(worker: Worker) -> str:
 def least_capability(worker: Worker, method: object) -> int | None:
     """The SM that the engine requires for a quantization; None if it is not known."""
     return LEAST_CAPABILITY.get((worker.engine, str(method)))
-
-
-def is_nvfp4(worker: Worker) -> bool:
-    """Whether the name of the checkpoint says that its weights are in NVFP4."""
-    return "nvfp4" in model_file_name(worker).lower()
