@@ -152,7 +152,7 @@ def _choices_in(pod: Pod, flag: Flag, spelling: str, module: str) -> Sequence[st
     if release is not None and shown(release) != DEPLOYED:
         if of_dynamo := releases_with_choices(module, spelling).get(shown(release)):
             return of_dynamo
-        for version in software(pod).engines.get(engine, ()) if engine else ():
-            if of_engine := choices_in(engine, flag.name, version):
-                return of_engine
+        versions = software(pod).engines.get(engine, ()) if engine else ()
+        if engine and versions and (listed := choices_in(engine, flag.name, versions[-1])):
+            return listed
     return flag.choices
