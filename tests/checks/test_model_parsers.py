@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock.checks.finding import Level
-from penstock.checks.rules.responses.families import (
+from penstock.checks.rules.responses import (
     KINDS,
     REASONING_FLAG,
     TOOL_FLAG,

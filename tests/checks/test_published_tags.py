@@ -6,7 +6,7 @@ import pytest
 
 from penstock.checks.finding import Level
 from penstock.checks.registry import by_id
-from penstock.checks.rules.versions.published_tags import nearest_published
+from penstock.checks.rules.versions.images import nearest_published
 from penstock.engines.flags import load
 from penstock.engines.releases import NEWEST, RELEASES
 from tests.checks.support import VLLM_AGG, check, manifest

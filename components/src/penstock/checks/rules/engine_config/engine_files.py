@@ -1,21 +1,27 @@
-"""TensorRT-LLM's engine file: its values, and the keys and values that the engine refuses."""
+"""Engine files of TensorRT-LLM and llama.cpp: their values, and what the engine refuses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock.checks.finding import Fix, Level, RuleResult
 from penstock.checks.version_range import Versions
 from penstock.engines.trtllm_arguments import Kind, Refusal, refused_settings
 from penstock.engines.trtllm_history import ADDED, EARLIER_VALUES, AddedKey
-from penstock.manifests.deployment import KnownConfig
+from penstock.environments.packaged_models import packaged_ids
+from penstock.manifests.deployment import Engine, KnownConfig
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import DEPLOYED_RELEASE, shown
 from penstock.serving.worker import Worker
 from penstock.text.values import as_mapping, positive_int
+
+if TYPE_CHECKING:
+    from penstock.llamacpp.config import InvalidOption
+
 
 # The first TensorRT-LLM whose keys and values were read completely.
 FIRST_READ = "1.3.0rc22"
@@ -122,3 +128,31 @@ def _results(
     message = f"{setting.message} (compared with TensorRT-LLM {FIRST_READ})"
     earlier = Versions(trtllm=f"<{FIRST_READ}")
     yield replace(result, message=message, versions=earlier, level=Level.WARNING)
+
+
+GGUF = b"GGUF"
+NO_GGUF = "is not a GGUF file"
+
+
+def invalid_llamacpp_options(worker: Worker) -> tuple[InvalidOption, ...]:
+    """The options of the engine's file that the llama.cpp worker does not accept."""
+    config = worker.component.engine_config
+    if worker.engine is not Engine.LLAMACPP or not isinstance(config, KnownConfig):
+        return ()
+    from penstock.llamacpp.config import invalid_options  # it imports pydantic
+
+    return tuple(invalid_options(config.values))
+
+
+def gguf_problem(model: object) -> str | None:
+    """Why llama.cpp cannot load a model on this machine; None if it can, or without a model."""
+    if model is None or str(model) in packaged_ids("gguf"):
+        return None
+    path = Path(str(model)).expanduser()
+    if not path.is_file():
+        return f"is {'a folder' if path.is_dir() else 'no file'} on this machine"
+    try:
+        with path.open("rb") as stream:
+            return None if stream.read(len(GGUF)) == GGUF else NO_GGUF
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
