@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
-from penstock.checks.files.place import Place
-from penstock.checks.files.yaml_text import Path, dump, put, steps_of
-from penstock.checks.finding import Fix
-from penstock.engines.settings import Location
+from penstock.checks.files.place import Place, dump, put
+from penstock.checks.finding import Fix, steps_of
+from penstock.engines.settings import Location, Path
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
 from penstock.graph.renamed_keys import as_written

@@ -10,10 +10,9 @@ from shlex import join
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
-from penstock.checks.files.place import Place
-from penstock.checks.files.yaml_text import Path, dump, put, steps_of
-from penstock.checks.finding import Fix
-from penstock.engines.settings import Location
+from penstock.checks.files.place import Place, dump, put
+from penstock.checks.finding import Fix, steps_of
+from penstock.engines.settings import Location, Path
 from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.documents import Cursor
 from penstock.manifests.engine_files import ENGINE_FILE

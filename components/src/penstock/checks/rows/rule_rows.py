@@ -60,7 +60,7 @@ ALWAYS_KNOWN = (
     *("deployment", "model", "gpu", "ENGINES", "workers_of", "pairs_of", "components_of"),
     *("is_set", "key_of", "Location", "Fix", "Level", "Versions"),
 )
-HEAD = "from penstock.checks.rows.runtime import *\nuse_facts(globals(), {facts!r})\n"
+HEAD = "from penstock.checks.rows.load import use_facts\nuse_facts(globals(), {facts!r})\n"
 
 
 @dataclass

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import gcd
 
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.text.values import as_mapping, positive_int
-
-__all__ = [
-    "EXPERT_KEYS",
-    "dividing_tp",
-    "expert_ranks",
-    "gcd",
-    "gpus_of_process",
-    "heads_of",
-    "raised_tp",
-]
 
 # The key of each engine that sets expert parallelism.
 EXPERT_KEYS = {
