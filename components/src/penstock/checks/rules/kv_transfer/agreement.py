@@ -7,7 +7,8 @@ from typing import Any
 
 from penstock.checks.rules.kv_transfer.transfer import TRANSCEIVER, is_on
 from penstock.checks.rules.kv_transfer.vllm_connectors import (
-    ATTENTION_BACKENDS,
+    BACKEND_KEYS,
+    OWN_SELECTION,
     connector_of,
     connectors_of,
     hma_flag,
@@ -21,7 +22,7 @@ from penstock.serving.worker import Worker
 
 UNSET = "the engine's default"
 # The key that names the backend.
-BACKEND_KEYS = {
+TRANSFER_KEYS = {
     Engine.TRTLLM: f"{TRANSCEIVER}.backend",
     Engine.VLLM: "kv-transfer-config.kv_connector",
     Engine.SGLANG: "disaggregation-transfer-backend",
@@ -41,7 +42,7 @@ DRAFT_DETAILS = ("revision", "code_revision", "parallel_drafting", "kv_cache_dty
 
 def effective_backend(worker: Worker) -> str | None:
     """The KV transfer backend or connector in effect; None if none is set."""
-    key = BACKEND_KEYS.get(worker.engine)
+    key = TRANSFER_KEYS.get(worker.engine)
     backend = worker.get(key) if key else None
     if backend == "DEFAULT" and worker.is_trtllm:
         names = (n for n in BY_VARIABLE if worker.env(f"TRTLLM_USE_{n}_KVCACHE") == "1")
@@ -143,7 +144,7 @@ def model_differences(prefill: Worker, decode: Worker) -> Iterator[tuple[str, An
             yield name, first, second
     backends = _attention_backend(prefill), _attention_backend(decode)
     if None not in backends and backends[0] != backends[1]:
-        yield ATTENTION_BACKENDS[0], *backends
+        yield BACKEND_KEYS[0], *backends
 
 
 def _canonical(name: Any) -> str:
@@ -152,13 +153,11 @@ def _canonical(name: Any) -> str:
 
 
 def _attention_backend(worker: Worker) -> str | None:
-    names = (str(worker.get(key) or "auto").upper() for key in ATTENTION_BACKENDS)
+    names = (str(worker.get(key) or "auto").upper() for key in BACKEND_KEYS)
     return next((name for name in names if name != "AUTO"), None)
 
 
 STAGING = "SGLANG_DISAGG_STAGING_BUFFER"
-# Models that keep one latent for all heads, although their configuration is not that of MLA.
-ONE_LATENT = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 
 
 def attention_tp(worker: Worker) -> int:
@@ -174,7 +173,7 @@ def unequal_pairs(
         facts = deployment.facts_of(decode)
         if decode.engine is not Engine.SGLANG or facts is None or not facts.kv_heads:
             continue
-        has_one_latent = facts.is_mla or facts.kind in ONE_LATENT
+        has_one_latent = facts.is_mla or facts.kind in OWN_SELECTION
         is_used = all(_transfers_heads(worker, backend) for worker in (prefill, decode))
         if is_used and not has_one_latent and attention_tp(prefill) != attention_tp(decode):
             yield prefill, decode, facts

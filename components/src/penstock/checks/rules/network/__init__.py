@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.rules.containers import mappings, truth
+from penstock.checks.rules.containers import mappings, resources_of, security_context, truth
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import (
     has_connector,
@@ -80,9 +80,10 @@ def gpus_of_pod(worker: Worker) -> int:
 def _resource_amounts(worker: Worker) -> dict[str, int]:
     """The positive limits of the main container's resources, including v1alpha1 custom ones. A
     resource with the amount 0 counts as absent."""
-    limits: dict[str, Any] = {
-        **as_mapping(worker.pod.resources["limits"]["custom"].value),
-        **as_mapping(worker.pod.containers[0].cursor["resources"]["limits"].value),
+    main, of_service = resources_of(worker.pod)
+    limits = {
+        **as_mapping(of_service["limits"]["custom"].value),
+        **as_mapping(main["limits"].value),
     }
     return {k: int(str(v)) for k, v in limits.items() if str(v).isdigit() and int(str(v))}
 
@@ -111,14 +112,9 @@ def claims_devices(worker: Worker) -> bool:
     return bool(worker.pod.claims.value)
 
 
-def security_context(worker: Worker) -> Mapping[str, Any]:
-    """That of the main container."""
-    return as_mapping(worker.pod.containers[0].cursor["securityContext"].value)
-
-
 def added_capabilities(worker: Worker) -> list[Any]:
     """The capabilities that the main container has beyond the default ones."""
-    added = as_mapping(security_context(worker).get("capabilities")).get("add")
+    added = as_mapping(security_context(worker.pod).get("capabilities")).get("add")
     return added if isinstance(added, list) else []
 
 
@@ -137,7 +133,7 @@ def has_only_tcp(worker: Worker) -> bool:
         or any(map(_mounts_devices, mappings(pod.volumes.value)))
         or claims_devices(worker)
         or pod.spec.get("hostNetwork") is True
-        or security_context(worker).get("privileged") is True
+        or security_context(pod).get("privileged") is True
     )
     return not has_devices and not lacks_transceiver(worker)
 

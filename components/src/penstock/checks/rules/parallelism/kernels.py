@@ -10,10 +10,6 @@ from penstock.manifests.deployment import Engine
 from penstock.models.known import exact_config
 from penstock.serving.worker import Worker
 
-# vLLM's attention backends.
-BACKEND_KEYS = ("attention-backend", "attention-config.backend")
-# Models whose own code selects among attention backends.
-OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 # `supports_compute_capability`: the generations (SM / 10) of GPUs.
 GENERATIONS: Mapping[str, tuple[int, ...]] = {
     "FLASH_ATTN_MLA": (9,),

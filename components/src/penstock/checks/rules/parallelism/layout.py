@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.checks.rules.containers import resources_of, security_context
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
@@ -131,7 +132,7 @@ def requests_no_gpus(worker: Worker) -> bool:
         return False
     return any(
         name in ("nvidia.com/gpu", "gpu") and str(amount) == "0"
-        for resources in (worker.pod.containers[0].cursor["resources"], worker.pod.resources)
+        for resources in resources_of(worker.pod)
         for name, amount in as_mapping(resources["limits"].value).items()
     )
 
@@ -143,7 +144,7 @@ def visible_gpus(worker: Worker) -> int | None:
     listed = [entry.strip() for entry in (worker.env(DEVICES) or "").split(",")]
     if not all(entry.isdigit() for entry in listed):
         return None
-    if worker.pod.containers[0].cursor["securityContext"]["privileged"].value is True:
+    if security_context(worker.pod).get("privileged") is True:
         return None
     owned = worker.component.gpus
     beyond = (at for at, entry in enumerate(listed) if owned and int(entry) >= owned)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from penstock.checks.rules.containers import mappings, resources_of, security_context
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -31,8 +32,6 @@ UNQUANTIZED_NAME = re.compile(r"-bf16$|^deepseek-ai/deepseek-v2(\.5|-lite)?(-|$)
 WITHOUT_REASONING = re.compile(
     r"deepseek-v3(-0324)?(-(fp4|fp8|nvfp4|bf16|awq|int4))*$", re.IGNORECASE
 )
-# Models whose own code selects among vLLM's attention backends.
-OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 # SGLang's attention backend → the variable of its alignment in deterministic inference.
 ALIGNMENTS: Mapping[str, str] = {
     "flashinfer": "SGLANG_FLASHINFER_PREFILL_SPLIT_TILE_SIZE",
@@ -43,18 +42,14 @@ ATTENTION_SGLANG: Mapping[str, int] = {
     "fa3": 80,
     "trtllm_mha": 90,
     "flashmla": 90,
-    "trtllm_mla": 100,
-    "cutlass_mla": 100,
-    "tokenspeed_mla": 100,
+    **dict.fromkeys(("trtllm_mla", "cutlass_mla", "tokenspeed_mla"), 100),
 }
 ATTENTION_VLLM: Mapping[str, int] = {
     "FLASH_ATTN": 80,
     "FLASHINFER": 75,
-    "FLASHMLA": 90,
-    "FLASHMLA_SPARSE": 90,
-    "FLASH_ATTN_MLA": 90,
     "CUTLASS_MLA": 100,
     "FLASHINFER_MLA": 100,
+    **dict.fromkeys(("FLASHMLA", "FLASHMLA_SPARSE", "FLASH_ATTN_MLA"), 90),
 }
 # `moe-backend` of vLLM → the generations (SM / 10) with kernels for weights in any format
 # (`_supports_current_device` of 0.19.0 to 0.31.0), only those that all these versions have.
@@ -85,13 +80,8 @@ OLDER_GPUS: Mapping[str, int] = {
     "t4": 75,
     "a100": 80,
     "a30": 80,
-    "a10": 86,
-    "a10g": 86,
-    "a16": 86,
-    "a40": 86,
-    "l4": 89,
-    "l40": 89,
-    "l40s": 89,
+    **dict.fromkeys(("a10", "a10g", "a16", "a40"), 86),
+    **dict.fromkeys(("l4", "l40", "l40s"), 89),
 }
 
 
@@ -167,25 +157,16 @@ def host_infiniband(deployment: ServingDeployment) -> Iterator[tuple[Worker, Loc
     """Workers without privileges whose pod has EFA devices and mounts /dev/infiniband of its node,
     and the place of the volume."""
     for worker in deployment.one_worker_per_component:
-        main = worker.pod.containers[0].cursor
-        limits = {**as_mapping(main["resources"]["limits"].value)}
-        limits |= as_mapping(worker.pod.resources["limits"]["custom"].value)
-        if EFA not in limits or main["securityContext"]["privileged"].value is True:
+        main, of_service = resources_of(worker.pod)
+        limits = {*as_mapping(main["limits"].value)}
+        limits |= {*as_mapping(of_service["limits"]["custom"].value)}
+        if EFA not in limits or security_context(worker.pod).get("privileged") is True:
             continue
-        volumes = worker.pod.volumes.value
-        for volume in volumes if isinstance(volumes, list) else ():
-            host = as_mapping(volume.get("hostPath")) if isinstance(volume, dict) else {}
-            if str(host.get("path", "")).rstrip("/") == "/dev/infiniband":
+        for volume in mappings(worker.pod.volumes.value):
+            path = as_mapping(volume.get("hostPath")).get("path", "")
+            if str(path).rstrip("/") == "/dev/infiniband":
                 name = str(volume.get("name"))
                 yield worker, worker.location("field", "pod", "volumes", name)
-
-
-def gigabytes(worker: Worker, variable: str) -> float | None:
-    """The number in an environment variable; None if it is unset or not a number."""
-    try:
-        return float(worker.env(variable) or "")
-    except ValueError:
-        return None
 
 
 def shares_index_of_drafts(deployment: ServingDeployment, worker: Worker) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from penstock.checks.rules.containers import Process, mappings, truth
+from penstock.checks.rules.containers import Process, mappings, number_of, truth
 from penstock.engines.settings import Location, Setting
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
@@ -105,14 +105,7 @@ def weighs_prefixes(deployment: ServingDeployment) -> bool:
     if load_aware and str(load_aware.value).lower() in ("true", "1", "yes"):
         return False
     settings = (router_setting(deployment, flag) for flag in CREDITS)
-    return not any(setting and _is_zero(setting.value) for setting in settings)
-
-
-def _is_zero(value: Any) -> bool:
-    try:
-        return float(str(value)) == 0
-    except ValueError:
-        return False
+    return not any(setting and number_of(setting.value) == 0 for setting in settings)
 
 
 def is_off(setting: Setting | None) -> bool:
@@ -191,15 +184,6 @@ def _credits(selection: Mapping[str, Any]) -> Iterator[float]:
         credit = (instances[name].get("parameters") or {}).get("overlap_score_credit")
         if credit is not None:
             yield float(credit)
-
-
-def number_of(text: str | None) -> float | None:
-    """None for a text that is not a number, which PS143 reports."""
-    try:
-        number = float(str(text))
-    except ValueError:
-        return None
-    return number if number == number else None  # not NaN
 
 
 def setting_of(process: Process, flag: str) -> Setting | None:
