@@ -9,13 +9,12 @@ from tests.checks.cases_deployment import COMPONENTS, DECODE, pod
 from tests.checks.support import (
     OMIT,
     REMOVE,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
     Case,
     X,
-    graph,
-    manifest,
+    trtllm_disagg,
+    trtllm_disagg_dgd,
     vary,
+    vllm_agg,
 )
 
 PLANNED = {
@@ -45,7 +44,7 @@ def beside(**config: Any) -> str:
     planner = pod("planner")
     arguments = ["--config", json.dumps({"mode": "disagg", "backend": "trtllm", **config})]
     planner["podTemplate"]["spec"]["containers"][0]["args"] = arguments
-    return manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/planner": planner, **NOT_OURS})
+    return trtllm_disagg_dgd({f"{COMPONENTS}/planner": planner, **NOT_OURS})
 
 
 KEDA = {"owner": "keda", "min": 2, "max": 4, "signal": "requests", "target": 8}
@@ -59,20 +58,20 @@ def cron(**metadata: str) -> dict[str, Any]:
 
 
 CASES: tuple[Case, ...] = (
-    vary("PS811", graph, TRTLLM_DISAGG, X)(
+    vary("PS811", trtllm_disagg)(
         planned(load_predicter="kalman"), planned(load_predictor="kalman"), is_repaired_by_near=True
     ),
-    vary("PS811", graph, TRTLLM_DISAGG, X)(
+    vary("PS811", trtllm_disagg)(
         planned(load_predictor="average"), planned(load_predictor="constant")
     ),
-    vary("PS811", graph, TRTLLM_DISAGG, X)(
+    vary("PS811", trtllm_disagg)(
         planned(load_scaling_down_sensitivity=101), planned(load_scaling_down_sensitivity=100)
     ),
-    vary("PS811", graph, TRTLLM_DISAGG, X)(
+    vary("PS811", trtllm_disagg)(
         planned(max_throughput_scaling_replicas="2"), planned(max_throughput_scaling_replicas=2)
     ),
     *(
-        vary("PS811", graph, TRTLLM_DISAGG, X)(planned(**bad), planned(**near))
+        vary("PS811", trtllm_disagg)(planned(**bad), planned(**near))
         for bad, near in (
             ({"ttft_ms": 0}, {"ttft_ms": 1}),
             ({"enable_throughput_scaling": False, "enable_load_scaling": False}, {}),
@@ -97,9 +96,9 @@ CASES: tuple[Case, ...] = (
             decode_scale_down_kv_rate=40,
         ),
     ),
-    vary("PS710", graph, VLLM_AGG, {"env/PROXY": X})("http://a:b@c:3128", "http://c:3128"),
-    vary("PS710", graph, VLLM_AGG, X)(cron(apiKey="x"), cron()),
-    vary("PS710", graph, VLLM_AGG, X)(cron(url="http://a:b@c"), cron(url="http://c")),
+    vary("PS710", vllm_agg, {"env/PROXY": X})("http://a:b@c:3128", "http://c:3128"),
+    vary("PS710", vllm_agg)(cron(apiKey="x"), cron()),
+    vary("PS710", vllm_agg)(cron(url="http://a:b@c"), cron(url="http://c")),
     # needs 3 × 4 and 1 GPUs; the default is 8
     vary("PS812", beside, decode_min_endpoint=3, max_gpu_budget=X)(
         OMIT, 13, is_repaired_by_near=True
@@ -111,18 +110,17 @@ CASES: tuple[Case, ...] = (
         beside(ttft_ms=300, itl_ms=20, optimization_target="sla"),
         is_repaired_by_near=True,
     ),
-    vary("PS814", graph, TRTLLM_DISAGG, X)(
+    vary("PS814", trtllm_disagg)(
         {**planned(max_gpus=17), "hardware/nodes": 2}, {**planned(max_gpus=16), "hardware/nodes": 2}
     ),
     vary(
         "PS814",
-        graph,
-        VLLM_AGG,
+        vllm_agg,
         {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": X}},
     )(9, 8),
-    vary("PS815", graph, TRTLLM_DISAGG, X)(
+    vary("PS815", trtllm_disagg)(
         {**planned(), STATISTICS: False},
         planned(),
-        fixed=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: True}),
+        fixed=trtllm_disagg({**planned(), STATISTICS: True}),
     ),
 )

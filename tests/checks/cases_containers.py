@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from tests.checks.own_manifests import alpha
-from tests.checks.support import OMIT, TRTLLM_AGG, VLLM_AGG, Case, X, graph, manifest, vary
+from tests.checks.support import OMIT, Case, X, trtllm_agg, vary, vllm_agg, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
@@ -59,7 +59,7 @@ def two_engines(second: int) -> str:
     launch = "python3 -m dynamo.vllm --model openai/gpt-oss-120b --kv-events-config"
     script = f"{launch} '{EVENTS % 20080}' &\n{launch} '{EVENTS % second}' &\nwait -n\n"
     command = {f"{WORKER}/{MAIN}/command": ["bash", "-c"], f"{WORKER}/{MAIN}/args": [script]}
-    return manifest(VLLM_AGG, command)
+    return vllm_agg_dgd(command)
 
 
 def gated(**frontend: Any) -> str:
@@ -79,7 +79,7 @@ def probe(port: str) -> dict[str, Any]:
 
 
 def slo(**objectives: float) -> str:
-    return graph(VLLM_AGG, {"slo": objectives})
+    return vllm_agg({"slo": objectives})
 
 
 def memory(amount: Any) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def memory(amount: Any) -> dict[str, Any]:
 
 
 OBJECTIVES = (
-    vary("PS009", manifest(VLLM_AGG).replace, "spec:\n", X, 1)(
+    vary("PS009", vllm_agg_dgd().replace, "spec:\n", X, 1)(
         "spec:\n  annotations: {team: a, team: a}\n",
         "spec:\n  annotations: {team: a}\n",
         is_repaired_by_near=True,
@@ -102,16 +102,16 @@ OBJECTIVES = (
     ),
 )
 PATHS = (
-    vary("PS723", manifest, VLLM_AGG, X)(
+    vary("PS723", vllm_agg_dgd)(
         worker_args("--model", "/models/qwen") | mounted("/cache"),
         worker_args("--model", "/models/qwen") | mounted("/models"),
         is_repaired_by_near=True,
     ),
-    vary("PS723", manifest, VLLM_AGG, X)(
+    vary("PS723", vllm_agg_dgd)(
         frontend_args("--model-path", "/models/qwen"),
         frontend_args("--model-path", "/workspace/qwen"),
     ),
-    vary("PS724", manifest, VLLM_AGG, X)(
+    vary("PS724", vllm_agg_dgd)(
         worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2"),
         worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
         | mounted("/etc2"),
@@ -120,40 +120,34 @@ PATHS = (
     vary("PS725", on_path, "1.0.1", volumeMounts=X)(
         OMIT, [{"name": "models", "mountPoint": "/models"}]
     ),
-    vary("PS725", on_path, X)("0.9.1", "1.4.1"),
-    vary("PS726", manifest, VLLM_AGG, X)(
+    vary("PS725", on_path)("0.9.1", "1.4.1"),
+    vary("PS726", vllm_agg_dgd)(
         mounted("/cache", "model-cashe"), mounted("/cache"), is_repaired_by_near=True
     ),
 )
 PORTS = (
-    vary("PS727", manifest, VLLM_AGG, {f"{WORKER}/{MAIN}/ports": X})(
+    vary("PS727", vllm_agg_dgd, {f"{WORKER}/{MAIN}/ports": X})(
         [METRICS], [METRICS, SYSTEM], is_repaired_by_near=True
     ),
-    vary("PS728", manifest, VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": X})(
+    vary("PS728", vllm_agg_dgd, {f"{FRONTEND}/{MAIN}/livenessProbe": X})(
         probe("web"), probe("http"), is_repaired_by_near=True
     ),
-    vary("PS729", manifest, VLLM_AGG, X)(
+    vary("PS729", vllm_agg_dgd)(
         frontend_args("--http-port", "8080"),
         frontend_args("--http-port", "8080")
         | {f"{FRONTEND}/{MAIN}/ports": [{"name": "http", "containerPort": 8080}]},
         is_repaired_by_near=True,
     ),
-    vary("PS730", two_engines, X)(20080, 20081, is_repaired_by_near=True),
+    vary("PS730", two_engines)(20080, 20081, is_repaired_by_near=True),
 )
 AMOUNTS = (
-    vary("PS731", graph, VLLM_AGG, X)(
-        memory("128m"), memory("64Gi"), fixed=graph(VLLM_AGG, memory("128Gi"))
+    vary("PS731", vllm_agg)(memory("128m"), memory("64Gi"), fixed=vllm_agg(memory("128Gi"))),
+    vary("PS731", vllm_agg)(memory("64"), memory("2Gi")),
+    vary("PS731", trtllm_agg, {"worker/resources": {"cpu": X}})("4000", "4000m"),
+    vary("PS732", vllm_agg_dgd, {f"{WORKER}/{MAIN}/resources/limits/memory": X})(
+        "128GB", "64G", fixed=vllm_agg_dgd({f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"})
     ),
-    vary("PS731", graph, VLLM_AGG, X)(memory("64"), memory("2Gi")),
-    vary("PS731", graph, TRTLLM_AGG, {"worker/resources": {"cpu": X}})("4000", "4000m"),
-    vary("PS732", manifest, VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": X})(
-        "128GB",
-        "64G",
-        fixed=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"}),
-    ),
-    vary("PS733", graph, VLLM_AGG, {"drain_timeout_s": X})(
-        180_000, 1_800, is_repaired_by_near=True
-    ),
+    vary("PS733", vllm_agg, {"drain_timeout_s": X})(180_000, 1_800, is_repaired_by_near=True),
     vary("PS734", gated, envFromSecret=X)(OMIT, "hf-token-secret"),
 )
 CASES: tuple[Case, ...] = (*OBJECTIVES, *PATHS, *PORTS, *AMOUNTS)

@@ -8,17 +8,17 @@ from typing import Any
 from tests.checks.model_folders import LATENT, model
 from tests.checks.support import (
     OMIT,
-    SGLANG_AGG,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
     Words,
     X,
     graph,
+    sglang_agg,
+    trtllm_agg,
+    trtllm_disagg,
     vary,
+    vllm_agg,
 )
 
 vllm, sglang = (partial(graph, base) for base in (VLLM_DISAGG, SGLANG_DISAGG))
@@ -40,7 +40,7 @@ FIFTY_EXPERTS = model(
 
 
 def trtllm(key: str, value: Any) -> str:
-    return graph(TRTLLM_AGG, {f"worker/config/{key}": value})
+    return trtllm_agg({f"worker/config/{key}": value})
 
 
 def pools(prefill: int, decode: int, **more: Any) -> str:
@@ -49,29 +49,26 @@ def pools(prefill: int, decode: int, **more: Any) -> str:
 
 CASES: tuple[Case, ...] = (
     # a field of an unmerged pull request; fields of 1.3.0rc29
-    vary("PS101", trtllm, X)(
+    vary("PS101", trtllm)(
         Words("kv_cache_config/kv_pool_rebalance_check_interval", 10),
         Words("enable_tokenization_cache", True),
     ),
     # a key of 1.3.0rc28, which Dynamo 1.6 has
-    vary("PS101", graph, TRTLLM_DISAGG, {BOUNCE: True, "engine/image": X})(
+    vary("PS101", trtllm_disagg, {BOUNCE: True, "engine/image": X})(
         f"{IMAGE}:1.5.0", f"{IMAGE}:1.6.0"
     ),
     Case("PS102", trtllm("load_format", "safetensors"), trtllm("attn_backend", "flashinfer")),
     # an unknown attention backend means TRTLLM
     vary("PS105", trtllm, "attn_backend", X)("FLASH_ATTN", "flashinfer"),
     # TensorRT-LLM has only none and kvbm
-    vary("PS105", graph, TRTLLM_AGG, {"worker/args": X})(
-        ["--connector", "nixl"], ["--connector", "none"]
-    ),
-    vary("PS204", graph, VLLM_AGG, {"model/path": X, "worker/config/enable-expert-parallel": True})(
+    vary("PS105", trtllm_agg, {"worker/args": X})(["--connector", "nixl"], ["--connector", "none"]),
+    vary("PS204", vllm_agg, {"model/path": X, "worker/config/enable-expert-parallel": True})(
         TWO_KV_HEADS, FIFTY_EXPERTS
     ),
     # 50 + 6 experts on 8 ranks
     vary(
         "PS203",
-        graph,
-        SGLANG_AGG,
+        sglang_agg,
         {
             "model/path": FIFTY_EXPERTS,
             "worker/gpus": 8,
@@ -90,28 +87,28 @@ CASES: tuple[Case, ...] = (
     vary("PS402", vllm, {f"decode/config/{CONNECTOR}": X})(
         "NixlPushConnector", "NixlPullConnector"
     ),
-    vary("PS402", sglang, X)(
+    vary("PS402", sglang)(
         {"decode/config/disaggregation-transfer-backend": "mooncake"},
         {"decode/config/disaggregation-transfer-backend": "mooncake_tcp"}
         | {"prefill/config/disaggregation-transfer-backend": "mooncake"},
     ),
     vary("PS413", vllm, {"decode/config/block-size": X})(96, 128),  # blocks of whole prefill blocks
     vary("PS413", pools, X, 2, **{"decode/config/block-size": 128})(4, 2),
-    vary("PS414", sglang, X)(
+    vary("PS414", sglang)(
         {"prefill/config/kv-cache-dtype": "bf16", "decode/config/kv-cache-dtype": "bfloat16"},
         {"prefill/config/kv-cache-dtype": "auto"},
     ),
-    vary("PS414", vllm, X)(
+    vary("PS414", vllm)(
         {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"},
         {"prefill/config/kv-cache-dtype": "auto"},
     ),
     # NIXL transfers the target's layers
-    vary("PS415", sglang, X)(
+    vary("PS415", sglang)(
         {f"prefill/config/{key}": value for key, value in DRAFT.items()},
         {f"decode/config/{key}": value for key, value in DRAFT.items()},
     ),
     # the handshake compares the draft's revision; an unset KV type is the pool's
-    vary("PS415", vllm, X)(
+    vary("PS415", vllm)(
         {**EAGLE_POOLS, "decode/config/speculative-config/revision": "v2"},
         {**EAGLE_POOLS, "decode/config/speculative-config/kv_cache_dtype": "auto"},
     ),

@@ -121,7 +121,7 @@ TRANSFER = (
         Words(*NIXL), Words(*MOONCAKE), fixed=pools((1, 1), (1, 1), *NIXL, env=NET_DEVICES)
     ),
     vary("PS472", pools, (1, 1), (1, 1), *NIXL, *DEVICE, env=X)(OMIT, NET_DEVICES),
-    vary("PS46709", trtllm_attention, X)(
+    vary("PS46709", trtllm_attention)(
         "decode", "worker", fixed=trtllm_attention("decode", "flashmla")
     ),
     Case(

@@ -14,13 +14,16 @@ from tests.checks.support import (
     REMOVE,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     Case,
     Words,
     X,
     graph,
-    manifest,
+    trtllm_agg,
+    trtllm_agg_dgd,
+    trtllm_disagg,
+    trtllm_disagg_dgd,
     vary,
+    vllm_agg,
 )
 from tests.support.local_graphs import ROOT
 
@@ -41,25 +44,25 @@ BALANCER = "worker/config/moe_config/load_balancer"
 
 def config(key: str, value: object, more: Mapping[str, object] | None = None) -> str:
     """An aggregated TensorRT-LLM graph with one engine key set, and further changes."""
-    return graph(TRTLLM_AGG, {f"worker/config/{key}": value, **(more or {})})
+    return trtllm_agg({f"worker/config/{key}": value, **(more or {})})
 
 
 FILES = (
     # an unknown key
-    vary("PS002", graph, TRTLLM_DISAGG, X)(
+    vary("PS002", trtllm_disagg)(
         {"decode/replica": 2}, {"decode/replicas": 2}, is_repaired_by_near=True
     ),
-    vary("PS002", graph, TRTLLM_DISAGG, {"decode/gpus": X})("four", 4),  # a wrong type
+    vary("PS002", trtllm_disagg, {"decode/gpus": X})("four", 4),  # a wrong type
     # a duplicate key
     Case(
         "PS002",
-        f"{graph(TRTLLM_DISAGG)}drain_timeout_s: 60\ndrain_timeout_s: 90\n",
-        f"{graph(TRTLLM_DISAGG)}drain_timeout_s: 60\n",
+        f"{trtllm_disagg()}drain_timeout_s: 60\ndrain_timeout_s: 90\n",
+        f"{trtllm_disagg()}drain_timeout_s: 60\n",
     ),
     # two contradicting fields
     vary("PS002", graph, X, {"kv_transfer": {"transport": "rdma"}})(TRTLLM_AGG, TRTLLM_DISAGG),
     # half of a disaggregated graph
-    vary("PS002", graph, TRTLLM_DISAGG, X)({"prefill": REMOVE}, {"prefill/replicas": 0}),
+    vary("PS002", trtllm_disagg)({"prefill": REMOVE}, {"prefill/replicas": 0}),
     # an unknown option
     vary("PS160", graph, LLAMACPP, X)(
         {"engine/config/n_paralel": 4}, {"engine/config/n_parallel": 4}
@@ -79,32 +82,31 @@ FILES = (
     vary("PS179", graph, LLAMACPP, {"model/id": "my/model", "engine/image": X})(
         OMIT, "registry/llama:1"
     ),
-    vary("PS003", graph, TRTLLM_DISAGG, {"kv_transfer/buffer_tokens": X})(
+    vary("PS003", trtllm_disagg, {"kv_transfer/buffer_tokens": X})(
         32769, 32768, is_repaired_by_near=True
     ),
-    vary("PS003", graph, TRTLLM_DISAGG, {"decode/gpus": X})(9, 8),  # more GPUs than a node has
+    vary("PS003", trtllm_disagg, {"decode/gpus": X})(9, 8),  # more GPUs than a node has
     # a flag that the rendered engine file overrides
-    vary("PS003", graph, TRTLLM_DISAGG, {"decode/args": X})(
+    vary("PS003", trtllm_disagg, {"decode/args": X})(
         ["--max-seq-len", "8192"], ["--max-beam-width", "1"]
     ),
     # not YAML
-    Case("PS004", manifest(TRTLLM_DISAGG).replace("kind: ", "kind: {", 1), manifest(TRTLLM_DISAGG)),
+    Case("PS004", trtllm_disagg_dgd().replace("kind: ", "kind: {", 1), trtllm_disagg_dgd()),
     # a placeholder; in a program's arguments `<think>` is plain text
-    vary("PS004", manifest, TRTLLM_DISAGG, X)(
+    vary("PS004", trtllm_disagg_dgd)(
         {f"{DECODE}/workingDir": "<your-folder>"},
         {f"{DECODE}/env/MARK": {"name": "MARK", "value": "<think>"}},
     ),
-    vary("PS004", manifest, TRTLLM_DISAGG, X)({f"{DECODE}/image": REMOVE}, OMIT, is_example=True),
+    vary("PS004", trtllm_disagg_dgd)({f"{DECODE}/image": REMOVE}, OMIT, is_example=True),
     # a container without a command and arguments
     Case(
         "PS004",
-        manifest(TRTLLM_DISAGG, {f"{DECODE}/command": REMOVE, f"{DECODE}/args": REMOVE}),
-        manifest(
-            TRTLLM_DISAGG,
+        trtllm_disagg_dgd({f"{DECODE}/command": REMOVE, f"{DECODE}/args": REMOVE}),
+        trtllm_disagg_dgd(
             {  # the operator adds the frontend's command
                 f"{FRONTEND}/command": REMOVE,
                 f"{FRONTEND}/args": REMOVE,
-            },
+            }
         ),
     ),
 )
@@ -135,7 +137,7 @@ TRTLLM_FILE = (
     vary("PS102", config, "speculative_config", {"decoding_type": X, "max_draft_len": 3})(
         "Eagle3", "NGram"
     ),
-    vary("PS103", config, X)(
+    vary("PS103", config)(
         Words("use_cuda_graph", True),
         Words("cuda_graph_config", {"max_batch_size": 64}),
         is_repaired_by_near=True,
@@ -144,7 +146,7 @@ TRTLLM_FILE = (
     vary("PS103", config, "moe_config", {"backend": "WIDEEP"}, {"engine/image": X})(
         f"{IMAGE}:1.5.0", f"{IMAGE}:1.4.0"
     ),
-    vary("PS104", config, X)(
+    vary("PS104", config)(
         Words("torch_compile_config", {"capture_num_tokens": [1024]}),
         Words("prefill_capture_num_tokens", [1024]),
         is_repaired_by_near=True,
@@ -153,47 +155,45 @@ TRTLLM_FILE = (
     vary("PS104", config, "sampler_type", X)("TorchSampler", "TRTLLMSampler"),
     vary("PS103", config, "sampler_type", X)("TRTLLMSampler", "TorchSampler"),
     vary("PS104", config, "speculative_config", {"decoding_type": X})("Eagle", "Eagle3"),  # a value
-    vary("PS105", config, X)(
+    vary("PS105", config)(
         Words("num_postprocess_workers", 4), Words("postprocess_tokenizer_dir", "/opt/model-cache")
     ),
     # the engine loads the file's model, Dynamo registers the flag's model
     vary("PS105", config, "model", X)("openai/gpt-oss-20b", "openai/gpt-oss-120b"),
     Case(
         "PS106",
-        manifest(
-            TRTLLM_AGG,
-            {f"{WORKER}/args/1": OVERRIDE, f"{WORKER}/args/2": '{"kv_cache_config": {}}'},
+        trtllm_agg_dgd(
+            {f"{WORKER}/args/1": OVERRIDE, f"{WORKER}/args/2": '{"kv_cache_config": {}}'}
         ),
-        manifest(
-            TRTLLM_AGG,
+        trtllm_agg_dgd(
             {  # a mapping, which is merged
                 "worker/cuda_graph_config": {"enable_padding": True},
                 f"{WORKER}/args/1": OVERRIDE,
                 f"{WORKER}/args/2": '{"cuda_graph_config": {"max_batch_size": 64}}',
-            },
+            }
         ),
     ),
     # `dtype` at the top does not keep the one of kv_cache_config
-    vary("PS106", graph, TRTLLM_AGG, {VARIABLE: X, **ONE})(
+    vary("PS106", trtllm_agg, {VARIABLE: X, **ONE})(
         '{"dtype": "auto", "kv_cache_config": {"enable_block_reuse": true}}',
         '{"kv_cache_config": {"enable_block_reuse": true, "dtype": "auto"}}',
     ),
     # dotted flags are an override too; this moe_config loses no setting
-    vary("PS106", graph, TRTLLM_AGG, {"worker/args": X})(
+    vary("PS106", trtllm_agg, {"worker/args": X})(
         ["--trtllm.kv_cache_config.dtype", "auto"], ["--trtllm.moe_config.backend", "CUTLASS"]
     ),
-    vary("PS109", manifest, TRTLLM_AGG, X)(
+    vary("PS109", trtllm_agg_dgd)(
         {**DOTTED, f"{WORKER}/args/3": f"{OVERRIDE}={{}}"}, DOTTED, is_repaired_by_near=True
     ),
-    vary("PS107", graph, TRTLLM_AGG, {"worker/args": X})(
+    vary("PS107", trtllm_agg, {"worker/args": X})(
         ["--max-batch-size", "128"], ["--max-batch-size", "64"]
     ),
     # in a section of the file
-    vary("PS107", graph, TRTLLM_AGG, {"worker/args": X})(
+    vary("PS107", trtllm_agg, {"worker/args": X})(
         ["--free-gpu-memory-fraction", "0.8"], ["--free-gpu-memory-fraction", "0.850"]
     ),
     # a ConfigMap that is not in the manifest
-    vary("PS108", manifest, TRTLLM_AGG, X)(
+    vary("PS108", trtllm_agg_dgd)(
         {VOLUME: {"configMap": {"name": "b"}, "name": "engine-config"}}, OMIT
     ),
 )
@@ -214,7 +214,7 @@ LIMITS = (
     ),
     vary("PS112", config, "max_batch_size", X)(8193, 8192),
     # max_num_tokens may be set in the unreadable file
-    vary("PS112", manifest, TRTLLM_AGG, X)(
+    vary("PS112", trtllm_agg_dgd)(
         {"worker/max_num_tokens": REMOVE, "worker/max_batch_size": 9000},
         {
             VOLUME: {"configMap": {"name": "b"}, "name": "engine-config"},
@@ -225,7 +225,7 @@ LIMITS = (
     vary("PS113", config, "kv_cache_config", {"dtype": X})("bfloat16", "nvfp4"),
     # the strings are compared exactly
     vary("PS113", config, "kv_cache_config", {"dtype": X})("FP8", "fp8"),
-    vary("PS119", graph, VLLM_AGG, {"worker/config/kv-cache-dtype": X})("float16", "bfloat16"),
+    vary("PS119", vllm_agg, {"worker/config/kv-cache-dtype": X})("float16", "bfloat16"),
     vary("PS114", config, "attention_dp_config", {"enable_balance": True}, X)(OMIT, {ADP: "1"}),
     vary(
         "PS115",
@@ -239,17 +239,14 @@ LIMITS = (
         "GMS", "AUTO", is_repaired_by_near=True
     ),
     # draining a prefill worker reads them
-    vary("PS117", graph, TRTLLM_DISAGG, X)(
+    vary("PS117", trtllm_disagg)(
         {"decode/config/enable_iter_perf_stats": True},
         {"prefill/config/enable_iter_perf_stats": True},
     ),
     # unset in the file; a flag also counts
-    vary(
-        "PS117",
-        graph,
-        TRTLLM_AGG,
-        {"engine/config/enable_iter_perf_stats": REMOVE, "worker/args": X},
-    )(OMIT, ["--trtllm.enable_iter_perf_stats", "False"]),
+    vary("PS117", trtllm_agg, {"engine/config/enable_iter_perf_stats": REMOVE, "worker/args": X})(
+        OMIT, ["--trtllm.enable_iter_perf_stats", "False"]
+    ),
     vary("PS118", config, "max_batch_size", X)("64", 64),
 )
 CASES: tuple[Case, ...] = (*FILES, *TRTLLM_FILE, *LIMITS, *LENGTHS, *SPECULATION, *FLAGS)

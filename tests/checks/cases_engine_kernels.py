@@ -6,17 +6,7 @@ import json
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, flags
-from tests.checks.support import (
-    OMIT,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
-    Case,
-    X,
-    graph,
-    manifest,
-    vary,
-)
+from tests.checks.support import OMIT, Case, X, trtllm_agg, trtllm_disagg, vary, vllm_agg_dgd
 
 MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
 DEVICES = {"name": "CUDA_VISIBLE_DEVICES", "value": "1,2"}
@@ -128,7 +118,7 @@ KERNELS = (
     vary("PS226", vllm, "zai-org/GLM-5.3-Flash", "1.5.0", X, kv_cache_dtype="fp8")(
         "h200", "b200", fixed=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200")
     ),
-    vary("PS228", graph, TRTLLM_AGG, X)(
+    vary("PS228", trtllm_agg)(
         {"model/id": LATENT, "hardware/gpu": "h200"}
         | {"engine/config/moe_config/backend": "TRTLLM"},
         {"model/id": LATENT, "hardware/gpu": "b200"}
@@ -158,9 +148,9 @@ SHARDS = (
         {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "0,1"}
     ),
     # a privileged container has all GPUs of the node
-    vary(
-        "PS231", manifest, VLLM_AGG, {f"{MAIN}/env/DEVICES": DEVICES, f"{MAIN}/securityContext": X}
-    )(OMIT, {"privileged": True}),
+    vary("PS231", vllm_agg_dgd, {f"{MAIN}/env/DEVICES": DEVICES, f"{MAIN}/securityContext": X})(
+        OMIT, {"privileged": True}
+    ),
     # the pod has no third GPU
     vary("PS231", vllm, tensor_parallel_size=X, gpus=2, env={"CUDA_VISIBLE_DEVICES": "1,2"})(
         2, OMIT
@@ -186,7 +176,7 @@ OTHERS = (
         sglang(LATENT, cuda_graph_max_bs=128, env={LIMIT: "2048"}, **DEEPEP),
         sglang(LATENT, cuda_graph_max_bs=256, **{**DEEPEP, "deepep_mode": "normal"}),
     ),
-    vary("PS454", graph, TRTLLM_DISAGG, {"engine/config/cache_transceiver_config": {"backend": X}})(
+    vary("PS454", trtllm_disagg, {"engine/config/cache_transceiver_config": {"backend": X}})(
         "MPI", "UCX"
     ),
 )

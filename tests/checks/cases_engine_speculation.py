@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from tests.checks.own_manifests import component, deployment, flags
 from tests.checks.support import (
     OMIT,
-    SGLANG_AGG,
-    SGLANG_DISAGG,
-    TRTLLM_AGG,
-    VLLM_AGG,
     Case,
     X,
-    graph,
+    sglang_agg,
+    sglang_disagg,
+    trtllm_agg,
     vary,
+    vllm_agg,
 )
 
 EAGLE = {"method": "eagle3", "draft_model": "nvidia/gpt-oss-120b-Eagle3-v3"}
@@ -29,13 +28,13 @@ BATCH = "worker/config/max_batch_size"
 def drafting(changes: Mapping[str, object], more: Mapping[str, object] | None = None) -> str:
     """TensorRT-LLM with EAGLE-3, three draft tokens, and ``changes`` to speculative_config."""
     speculative = {f"worker/config/speculative_config/{k}": v for k, v in changes.items()}
-    return graph(TRTLLM_AGG, {"speculation": EAGLE, **speculative, **(more or {})})
+    return trtllm_agg({"speculation": EAGLE, **speculative, **(more or {})})
 
 
 def vllm(method: str, more: Mapping[str, object]) -> str:
     """The pool's options are merged over those of the graph's `speculation`."""
     speculative = {"method": method, "model": "m", "num_speculative_tokens": 3}
-    return graph(VLLM_AGG, {"worker/config/speculative-config": speculative, **more})
+    return vllm_agg({"worker/config/speculative-config": speculative, **more})
 
 
 def mtp_in_stages(version: str, model: str) -> str:
@@ -46,7 +45,7 @@ def mtp_in_stages(version: str, model: str) -> str:
 
 def sglang(algorithm: str, **options: object) -> str:
     changes = {f"worker/config/speculative-{k.replace('_', '-')}": v for k, v in options.items()}
-    return graph(SGLANG_AGG, {"worker/config/speculative-algorithm": algorithm, **changes})
+    return sglang_agg({"worker/config/speculative-algorithm": algorithm, **changes})
 
 
 def tree(width: int, attention: str) -> str:
@@ -54,13 +53,13 @@ def tree(width: int, attention: str) -> str:
     options = {"num-steps": 3, "eagle-topk": width, "num-draft-tokens": 4}
     changes = {f"worker/config/speculative-{name}": value for name, value in options.items()}
     named = {"speculative-algorithm": "EAGLE3", "attention-backend": attention}
-    return graph(SGLANG_AGG, {**changes, **{f"worker/config/{k}": v for k, v in named.items()}})
+    return sglang_agg({**changes, **{f"worker/config/{k}": v for k, v in named.items()}})
 
 
 def staged(pool: str, algorithm: str) -> str:
     """SGLang with speculative decoding in one pool of two pipeline stages."""
     changes = {"pp-size": 2, "tp-size": 1, "speculative-algorithm": algorithm}
-    return graph(SGLANG_DISAGG, {f"{pool}/config/{key}": v for key, v in changes.items()})
+    return sglang_disagg({f"{pool}/config/{key}": v for key, v in changes.items()})
 
 
 CASES: tuple[Case, ...] = (
@@ -78,7 +77,7 @@ CASES: tuple[Case, ...] = (
     vary("PS133", drafting, {"use_rejection_sampling": X, "sa_config": {}})(
         True, False, is_repaired_by_near=True
     ),
-    Case("PS134", drafting({}, STAGES), graph(TRTLLM_AGG, STAGES), is_repaired_by_near=True),
+    Case("PS134", drafting({}, STAGES), trtllm_agg(STAGES), is_repaired_by_near=True),
     vary("PS134", vllm, X, {"worker/config/pipeline-parallel-size": 2})("eagle3", "ngram"),
     # a former name of MTP; the draft has stages before vLLM 0.31
     vary("PS134", mtp_in_stages, X, "Qwen/Qwen3.5-27B")("1.4.0", "1.6.1"),
@@ -88,10 +87,10 @@ CASES: tuple[Case, ...] = (
     ),
     vary("PS134", staged, "prefill", X)("EAGLE3", "NEXTN"),
     vary("PS134", staged, X, "EAGLE")("decode", "prefill"),
-    vary("PS135", graph, TRTLLM_AGG, {"speculation": V2, "model/context_length": X})(8193, 8192),
-    vary("PS135", graph, VLLM_AGG, {"speculation": X})(V2, EAGLE),
-    vary("PS136", graph, TRTLLM_AGG, {"speculation": {**THROUGHPUT, "draft_tokens": X}})(2, 1),
-    vary("PS136", graph, VLLM_AGG, {"speculation": X})(
+    vary("PS135", trtllm_agg, {"speculation": V2, "model/context_length": X})(8193, 8192),
+    vary("PS135", vllm_agg, {"speculation": X})(V2, EAGLE),
+    vary("PS136", trtllm_agg, {"speculation": {**THROUGHPUT, "draft_tokens": X}})(2, 1),
+    vary("PS136", vllm_agg, {"speculation": X})(
         {**THROUGHPUT, "draft_tokens": 3}, {**EAGLE, "draft_tokens": 3}
     ),
     vary("PS137", drafting, {}, {BATCH: X})(128, 127),
@@ -101,7 +100,7 @@ CASES: tuple[Case, ...] = (
     vary("PS138", sglang, "EAGLE3", num_steps=3, eagle_topk=X)(4, 1),
     vary("PS138", sglang, X, num_draft_tokens=4)("EAGLE", "NGRAM"),
     vary("PS139", vllm, X, {"worker/config/async-scheduling": True})("ngram", "ngram_gpu"),
-    vary("PS139", graph, VLLM_AGG, {"speculation": NGRAM, "worker/args": X})(
+    vary("PS139", vllm_agg, {"speculation": NGRAM, "worker/args": X})(
         ["--async-scheduling"], ["--no-async-scheduling"]
     ),
     vary("PS139", vllm, X, {"worker/config/async-scheduling": True})("suffix", "qwen3_next_mtp"),
@@ -120,17 +119,15 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "PS154",
-        graph(
-            VLLM_AGG,
-            {"worker/config/speculative-config": {"method": "eagle3", "num_speculative_tokens": 3}},
+        vllm_agg(
+            {"worker/config/speculative-config": {"method": "eagle3", "num_speculative_tokens": 3}}
         ),
         vllm("eagle3", {}),
     ),
     # n-gram drafting needs no model
     vary(
         "PS154",
-        graph,
-        VLLM_AGG,
+        vllm_agg,
         {"worker/config/speculative-config": {"method": X, "num_speculative_tokens": 3}},
     )(OMIT, "ngram"),
     vary("PS154", sglang, "EAGLE3", draft_model_path=X)(OMIT, "nvidia/gpt-oss-120b-Eagle3-v3"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.checks.cases_deployment import COMPONENTS, MAIN, pod
-from tests.checks.support import VLLM_AGG, Case, Words, X, graph, manifest, vary
+from tests.checks.support import Case, Words, X, vary, vllm_agg, vllm_agg_dgd
 
 
 def planner_of(release: str, module: str, *arguments: str) -> str:
@@ -14,12 +14,12 @@ def planner_of(release: str, module: str, *arguments: str) -> str:
     main = planner["podTemplate"]["spec"]["containers"][0]
     main["image"] = f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{release}"
     main |= {"command": ["python3", "-m", module], "args": list(arguments)}
-    return manifest(VLLM_AGG, {f"{COMPONENTS}/planner": planner})
+    return vllm_agg_dgd({f"{COMPONENTS}/planner": planner})
 
 
 def with_worker_image(name: str) -> str:
     image = f"nvcr.io/nvidia/ai-dynamo/{name}"
-    return manifest(VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": image})
+    return vllm_agg_dgd({f"{COMPONENTS}/worker/{MAIN}/image": image})
 
 
 OWN_IMAGE = "registry.example/team/vllm-runtime"
@@ -51,21 +51,21 @@ CASES: tuple[Case, ...] = (
     vary("PS141", planner_of, "1.6.1", "dynamo.router", "--endpoint", "a.b.c", X)(
         Words("--no-such-flag", "1"), Words("--block-size", "16")
     ),
-    vary("PS783", with_worker_image, X)("trtllm-runtime:1.6.1", "vllm-runtime:1.6.1"),
+    vary("PS783", with_worker_image)("trtllm-runtime:1.6.1", "vllm-runtime:1.6.1"),
     *(
-        vary("PS784", manifest, VLLM_AGG, {f"{COMPONENTS}/worker/{MAIN}/image": X})(
+        vary("PS784", vllm_agg_dgd, {f"{COMPONENTS}/worker/{MAIN}/image": X})(
             f"{OWN_IMAGE}{bad}", f"{OWN_IMAGE}:1.6.1", is_repaired_by_near=True
         )
         for bad in (":1.6.1:2", ":", "/Vllm:1.6.1", ":1.6 .1", ":1.6.1@sha256:12")
     ),
     # of an init container
-    vary("PS784", manifest, VLLM_AGG, X)(
+    vary("PS784", vllm_agg_dgd)(
         with_init_container("https://registry.example/tools:1"),
         with_init_container("registry.example/tools:1"),
         is_repaired_by_near=True,
     ),
     *(
-        vary("PS785", graph, VLLM_AGG, {"model/id": X})(bad, near)
+        vary("PS785", vllm_agg, {"model/id": X})(bad, near)
         for bad, near in (
             ("openai/gptoss-120b", "acme/gptoss-120b"),
             ("openai/gpt-oss-12b", "acme/gpt-oss-12b"),
@@ -73,7 +73,7 @@ CASES: tuple[Case, ...] = (
         )
     ),
     # since 1.1
-    vary("PS783", with_worker_image, X)(
+    vary("PS783", with_worker_image)(
         "dynamo-planner:1.0.2", "dynamo-planner:1.1.0", also=("PS775",)
     ),
 )

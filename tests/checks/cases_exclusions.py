@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.checks.cases_versions_of_values import DENSE, HYBRID, drafting, worker
 from tests.checks.own_manifests import component, connector, deployment, flags, transfer
-from tests.checks.support import OMIT, TRTLLM_AGG, Case, Words, X, dump, graph, vary
+from tests.checks.support import OMIT, Case, Words, X, dump, trtllm_agg, vary
 
 MLA, EXPERTS = "deepseek-ai/DeepSeek-V3.1", "Qwen/Qwen3-30B-A3B"
 V4 = "deepseek-ai/DeepSeek-V4-Pro"
@@ -107,11 +107,11 @@ VLLM = (
     vary("PS46609", worker, X, "--use-replayssm")(
         Words(*transfer("OffloadingConnector", cpu_bytes_to_use=1)), OMIT
     ),
-    vary("PS46607", worker, X)(
+    vary("PS46607", worker)(
         Words(*transfer("HiSparseConnector")),
         Words(*transfer("HiSparseConnector", host_pool_gib=64)),
     ),
-    vary("PS17301", worker, X)(
+    vary("PS17301", worker)(
         Words(*drafting(num_speculative_tokens=3, prompt_lookup_min=5, prompt_lookup_max=2)),
         Words(*drafting(num_speculative_tokens=3, prompt_lookup_min=2, prompt_lookup_max=5)),
     ),
@@ -331,23 +331,19 @@ OTHER = (
         "--dedicated-mm-encoder", OMIT
     ),
     vary("PS178", worker, "--dyn-endpoint-types", X)("chat,embeddings", "chat,completions"),
+    vary("PS176", trtllm_agg, {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": X})(
+        OMIT, "/tmp/kv"
+    ),
     vary(
         "PS176",
-        graph,
-        TRTLLM_AGG,
-        {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": X},
-    )(OMIT, "/tmp/kv"),
-    vary(
-        "PS176",
-        graph,
-        TRTLLM_AGG,
+        trtllm_agg,
         {
             "worker/config/mx_config": {"server_url": "http://mx"},
             "worker/config/checkpoint_format": X,
         },
     )(OMIT, "MX"),
     *(
-        vary("PS176", graph, TRTLLM_AGG, {"worker/config/speculative_config": X})(
+        vary("PS176", trtllm_agg, {"worker/config/speculative_config": X})(
             {**method, **bad}, {**method, **near}
         )
         for method, bad, near in (
@@ -366,7 +362,7 @@ OTHER = (
             ),
         )
     ),
-    vary("PS176", graph, TRTLLM_AGG, {GRAPHS: {"mode": X, "num_tokens": [3]}})("decode", "encode"),
+    vary("PS176", trtllm_agg, {GRAPHS: {"mode": X, "num_tokens": [3]}})("decode", "encode"),
     vary("PS177", worker, version=X, env={"VLLM_RPC_TIMEOUT": "1"})("1.3.0", "1.2.0"),
     vary("PS177", sglang, version="1.6.1", env=X)(
         {"SGLANG_CUTLASS_MOE": "1"}, {"SGLANG_OF_ACME": "1"}
@@ -379,7 +375,7 @@ OTHER = (
         {"DYN_SYSTEM_PROT": "9090"}, {"DYN_SYSTEM_OWNER": "team-a"}
     ),
     vary("PS612", worker, *PARSER, X, version="1.2.0")(OMIT, Words("--reasoning-parser", "glm45")),
-    vary("PS782", claimed, X)(2, 1),
+    vary("PS782", claimed)(2, 1),
     vary("PS468", lmcache, remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=X)(0, 5),
     vary("PS468", lmcache, local_disk="file:///cache", max_local_disk_size=X)(OMIT, 100),
     vary("PS468", lmcache, enable_pd=True, pd_role="sender", pd_buffer_size=1, pd_buffer_device=X)(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.checks.cases_parallelism import H100, sglang, vllm
 from tests.checks.model_folders import LATENT
-from tests.checks.support import OMIT, VLLM_AGG, VLLM_DISAGG, Case, X, graph, manifest, vary
+from tests.checks.support import OMIT, Case, X, vary, vllm_agg_dgd, vllm_disagg
 
 DCP = "worker/config/decode-context-parallel-size"
 MINE = {"model/id": "acme/latent", "model/path": LATENT}
@@ -41,7 +41,7 @@ CASES: tuple[Case, ...] = (
         ],
     ),
     # in a file that also sets single keys of the section
-    vary("PS155", vllm, X)(
+    vary("PS155", vllm)(
         {"worker/config/attention-config.backend": "FLASH_ATN"},
         {"worker/config/attention_config.backend": "FLASH_ATTN"},
     ),
@@ -72,7 +72,7 @@ CASES: tuple[Case, ...] = (
         ["--spec-method", "ngram", "--spec-tokens", "0"],
         ["--spec-method", "ngram", "--spec-tokens", "1"],
     ),
-    vary("PS155", manifest, VLLM_AGG, {"worker/kv-events-config/publisher": X})("zmqq", "zmq"),
+    vary("PS155", vllm_agg_dgd, {"worker/kv-events-config/publisher": X})("zmqq", "zmq"),
     # set by --spec-method
     vary("PS154", vllm, {"worker/args": X})(
         ["--spec-method", "eagle3", "--spec-tokens", "3"],
@@ -91,7 +91,7 @@ CASES: tuple[Case, ...] = (
         {"cudagraph_capture_sizes": [8, 16]},
     ),
     # sizes above the tokens of a step do not count
-    vary("PS156", vllm, X)(
+    vary("PS156", vllm)(
         SIZES | {"worker/config/max-num-batched-tokens": 32, "worker/config/max-num-seqs": 32},
         SIZES | {"worker/config/enforce-eager": True},
     ),
@@ -107,17 +107,17 @@ CASES: tuple[Case, ...] = (
     vary("PS159", vllm, {"worker/args": [*CAPTURE, "8"], GRAPHS: X})(
         {"cudagraph_capture_sizes": [8]}, {"cudagraph_mode": "FULL"}, is_repaired_by_near=True
     ),
-    vary("PS159", vllm, X)(
+    vary("PS159", vllm)(
         {"worker/args": ["--spec-tokens", "2"], SPECULATION: {**NGRAM}},
         {"worker/args": ["--spec-method", "ngram", "--spec-tokens", "2"]},
     ),
     vary("PS157", vllm, {"worker/config/long-prefill-token-threshold": X})(32769, 32768),
     # it must divide the tensor parallelism
-    vary("PS221", vllm, X)(MINE | {"worker/gpus": 4, DCP: 3}, MINE | {"worker/gpus": 4, DCP: 4}),
+    vary("PS221", vllm)(MINE | {"worker/gpus": 4, DCP: 3}, MINE | {"worker/gpus": 4, DCP: 4}),
     # and needs more tensor parallelism than KV heads
-    vary("PS221", vllm, X)({"worker/gpus": 8, DCP: 2}, SIXTEEN | {DCP: 2}),
+    vary("PS221", vllm)({"worker/gpus": 8, DCP: 2}, SIXTEEN | {DCP: 2}),
     # KV transfer allows all ranks or one
-    vary("PS221", graph, VLLM_DISAGG, X)(POOLS | {DECODE_DCP: 4}, POOLS | {DECODE_DCP: 8}),
+    vary("PS221", vllm_disagg)(POOLS | {DECODE_DCP: 4}, POOLS | {DECODE_DCP: 8}),
     vary("PS222", sglang, {"worker/config/attention-backend": "fa3", "hardware": X})(OMIT, H100),
     vary(
         "PS223",
@@ -131,7 +131,7 @@ CASES: tuple[Case, ...] = (
         {"worker/config/moe-runner-backend": "triton_kernel", "worker/config/moe-a2a-backend": X},
     )("deepep", OMIT),
     # also for the draft model
-    vary("PS222", sglang, X)(
+    vary("PS222", sglang)(
         {"worker/config/speculative-draft-attention-backend": "fa3"},
         {
             "worker/config/attention-backend": "fa3",
@@ -139,7 +139,7 @@ CASES: tuple[Case, ...] = (
             "worker/config/decode-attention-backend": "trtllm_mha",
         },
     ),
-    vary("PS223", sglang, X)(
+    vary("PS223", sglang)(
         {"worker/config/enable-two-batch-overlap": True},
         {
             "worker/config/enable-two-batch-overlap": True,

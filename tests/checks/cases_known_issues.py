@@ -8,7 +8,6 @@ from typing import Any
 from tests.checks.support import (
     OMIT,
     REMOVE,
-    SGLANG_AGG,
     SGLANG_DISAGG,
     TRTLLM_AGG,
     VLLM_AGG,
@@ -16,8 +15,12 @@ from tests.checks.support import (
     Case,
     X,
     graph,
-    manifest,
+    sglang_agg,
+    sglang_agg_dgd,
+    sglang_disagg_dgd,
+    trtllm_agg,
     vary,
+    vllm_agg_dgd,
 )
 
 REGISTRY = "nvcr.io/nvidia/ai-dynamo"
@@ -45,11 +48,11 @@ def over_efa(tag: str, registry: str = REGISTRY, plugin: str = "LIBFABRIC") -> s
         changes[f"{main}/resources/limits/rdma~1ib"] = REMOVE
         changes[f"{main}/resources/limits/{EFA}"] = "8"
         changes[f"{main}/env/{PLUGIN}"] = {"name": PLUGIN, "value": plugin}
-    return manifest(SGLANG_DISAGG, changes)
+    return sglang_disagg_dgd(changes)
 
 
 def sglang(config: Mapping[str, Any]) -> str:
-    return graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in config.items()})
+    return sglang_agg({f"worker/config/{key}": value for key, value in config.items()})
 
 
 def attention_dp(requests: int) -> str:
@@ -60,9 +63,7 @@ def attention_dp(requests: int) -> str:
 
 def checkpointed(changes: Mapping[str, Any]) -> str:
     worker = f"{COMPONENT}/worker"
-    return manifest(
-        SGLANG_AGG, {f"{worker}/experimental": {"checkpoint": {"enabled": True}}, **changes}
-    )
+    return sglang_agg_dgd({f"{worker}/experimental": {"checkpoint": {"enabled": True}}, **changes})
 
 
 def planned(tag: str, engine: str, base: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -95,24 +96,22 @@ CASES = (
             "disable-hybrid-kv-cache-manager": X,
         },
     )(OMIT, True),
-    vary("PS917", over_efa, X)("1.3.1-efa", "1.4.2-efa", is_repaired_by_near=True),
+    vary("PS917", over_efa)("1.3.1-efa", "1.4.2-efa", is_repaired_by_near=True),
     # the defect is in the plugin LIBFABRIC
     vary("PS917", over_efa, "1.3.1-efa", plugin=X)(OMIT, "UCX"),
     # the image of another registry may have a newer NIXL
     vary("PS917", over_efa, "1.3.0-efa", X)(OMIT, "registry.example"),
-    vary("PS919", attention_dp, X)(1, 2),
-    Case("PS920", checkpointed({}), manifest(SGLANG_AGG)),
+    vary("PS919", attention_dp)(1, 2),
+    Case("PS920", checkpointed({}), sglang_agg_dgd()),
     # GPU Memory Service V1
     vary(
         "PS920",
-        graph,
-        SGLANG_AGG,
+        sglang_agg,
         {"worker/env/DYN_GMS_USE_V1": "true", "worker/config/disable-cuda-graph": X},
     )(OMIT, True),
     vary(
         "PS921",
-        manifest,
-        SGLANG_AGG,
+        sglang_agg_dgd,
         {
             f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.sglang.sidecar"],
             f"{COMPONENT}/worker/{MAIN}/args": [],
@@ -130,17 +129,16 @@ CASES = (
     ),
     vary(
         "PS916",
-        manifest,
-        VLLM_AGG,
+        vllm_agg_dgd,
         {
             f"{COMPONENT}/worker/{MAIN}/command": ["python3", "-m", "dynamo.mocker"],
             f"{COMPONENT}/worker/{MAIN}/args": ["--model-path", "a/b", "--aic-perf-model"],
             f"{COMPONENT}/worker/{MAIN}/image": X,
         },
     )(f"{REGISTRY}/vllm-runtime:1.3.1", f"{REGISTRY}/vllm-runtime:1.4.2", also=("PS904", "PS905")),
-    vary(
-        "PS918", graph, TRTLLM_AGG, {"frontend/args": ["--enable-anthropic-api"], "engine/image": X}
-    )(OMIT, f"{REGISTRY}/tensorrtllm-runtime:1.6.2"),
+    vary("PS918", trtllm_agg, {"frontend/args": ["--enable-anthropic-api"], "engine/image": X})(
+        OMIT, f"{REGISTRY}/tensorrtllm-runtime:1.6.2"
+    ),
     vary("PS918", graph, X, {"frontend/env/DYN_ENABLE_ANTHROPIC_API": "true"})(
         TRTLLM_AGG, VLLM_AGG
     ),

@@ -58,7 +58,7 @@ LIBFABRIC = transfer("NixlConnector", backends=["LIBFABRIC"])
 NIXL_POOLS = (
     Case("PS441", pools(decode=(HMA,)), pools((HMA,), (HMA,))),
     # LMCache turns it off in one pool
-    vary("PS441", pools, X)(
+    vary("PS441", pools)(
         transfer("MultiConnector", NIXL, LMCACHE), transfer("MultiConnector", NIXL, CPU)
     ),
     # before 0.23 it is off by default
@@ -132,12 +132,12 @@ CONNECTORS = (
         '{"kv_connector":"MyConnector","kv_role":"kv_both","kv_connector_module_path":"my"}',
         fixed=worker(*transfer("NixlConnector")),
     ),
-    vary("PS449", worker, X)(
+    vary("PS449", worker)(
         Words("--kv-transfer-config", '{"kv_connector":"DynamoConnector","kv_role":"kv_both"}'),
         Words(*transfer("DynamoConnector")),
     ),
     Case("PS449", worker(*transfer("MultiConnector")), worker(*transfer("MultiConnector", NIXL))),
-    vary("PS450", worker, X)(
+    vary("PS450", worker)(
         Words(
             *("--pipeline-parallel-size", "2", "--kv-transfer-config"),
             json.dumps({**NIXL, "kv_role": "kv_consumer"}),

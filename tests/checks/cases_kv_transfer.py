@@ -7,17 +7,19 @@ from functools import partial
 from tests.checks.support import (
     OMIT,
     REMOVE,
-    SGLANG_AGG,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
     X,
     graph,
-    manifest,
+    sglang_agg,
+    sglang_disagg_dgd,
+    trtllm_agg,
+    trtllm_disagg_dgd,
     vary,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 
 trtllm, vllm, sglang = (
@@ -45,7 +47,7 @@ LLAMACPP = {
 }
 
 TRANSFER = (
-    vary("PS304", trtllm, X)(
+    vary("PS304", trtllm)(
         CPP
         | {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
         | {"engine/config/kv_cache_config/dtype": "auto"},
@@ -55,18 +57,17 @@ TRANSFER = (
     ),
     vary(
         "PS401",
-        manifest,
-        TRTLLM_DISAGG,
+        trtllm_disagg_dgd,
         {FILE: REMOVE, f"{MAIN}/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS/value": X},
     )(OMIT, OVERRIDE),
     Case(
         "PS401",
-        manifest(VLLM_DISAGG, {"prefill/kv-transfer-config": REMOVE}),
+        vllm_disagg_dgd({"prefill/kv-transfer-config": REMOVE}),
         vllm({"prefill/config/kv-transfer-config/kv_role": "kv_producer"}),
     ),
     Case(
         "PS401",
-        manifest(SGLANG_DISAGG, {"decode/disaggregation-transfer-backend": REMOVE}),
+        sglang_disagg_dgd({"decode/disaggregation-transfer-backend": REMOVE}),
         sglang({"kv_transfer/backend": "mooncake"}),
     ),
     vary("PS402", trtllm, {f"{OWN}/backend": X})("UCX", "DEFAULT", also=("PS405",)),
@@ -78,17 +79,17 @@ TRANSFER = (
         "Mooncake", "PdConnector"
     ),
     # the default is mooncake
-    vary("PS402", manifest, SGLANG_DISAGG, X)(
+    vary("PS402", sglang_disagg_dgd)(
         {"decode/disaggregation-transfer-backend": REMOVE},
         {"decode/disaggregation-transfer-backend": REMOVE}
         | {"prefill/disaggregation-transfer-backend": "mooncake"},
     ),
     vary("PS403", trtllm, {f"{ALL}/backend": X})("DEFAULT", "NIXL"),
     vary("PS404", trtllm, {ALL: REMOVE, "kv_transfer/backend": X})(OMIT, "ucx"),
-    vary("PS404", trtllm, X)({f"{OWN}/transceiver_runtime": "CPP"}, CPP),
-    vary("PS404", manifest, TRTLLM_DISAGG, X)({f"{FILE}/transceiver_runtime": "auto"}, OMIT),
-    vary("PS405", trtllm, X)({"kv_transfer/backend": "ucx"}, CPP | {"kv_transfer/backend": "ucx"}),
-    vary("PS405", manifest, TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
+    vary("PS404", trtllm)({f"{OWN}/transceiver_runtime": "CPP"}, CPP),
+    vary("PS404", trtllm_disagg_dgd)({f"{FILE}/transceiver_runtime": "auto"}, OMIT),
+    vary("PS405", trtllm)({"kv_transfer/backend": "ucx"}, CPP | {"kv_transfer/backend": "ucx"}),
+    vary("PS405", trtllm_disagg_dgd, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
     vary(
         "PS406",
         trtllm,
@@ -99,46 +100,43 @@ TRANSFER = (
         trtllm,
         {f"{OWN}/enable_pipelined_transfer": X, "decode/config/pipeline_parallel_size": 2},
     )(True, False),
-    vary("PS407", trtllm, X)(
+    vary("PS407", trtllm)(
         CPP | {"kv_transfer/buffer_tokens": 32736}, CPP | {"kv_transfer/buffer_tokens": 32768}
     ),
     # without chunked prefill, no prompt is above max_num_tokens
-    vary("PS407", trtllm, X)(
+    vary("PS407", trtllm)(
         CPP | {"kv_transfer/buffer_tokens": 8160, "engine/config/enable_chunked_prefill": False},
         CPP | {"kv_transfer/buffer_tokens": 8192, "engine/config/enable_chunked_prefill": False},
     ),
     # max_seq_len counts the response too
-    vary("PS407", manifest, TRTLLM_DISAGG, X)(
+    vary("PS407", trtllm_disagg_dgd)(
         MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 28672},
         MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 30720},
     ),
     # zero-copy transfers use no buffer
-    vary("PS407", manifest, TRTLLM_DISAGG, X)(
+    vary("PS407", trtllm_disagg_dgd)(
         MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192},
         MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192} | ZERO_COPY,
     ),
     # the Python runtime has no such buffer
-    vary("PS407", trtllm, X)(
+    vary("PS407", trtllm)(
         CPP | {"kv_transfer/buffer_tokens": 8192}, {"kv_transfer/buffer_tokens": 8192}
     ),
     # the decode buffer must hold the longest prompt of prefill
-    vary("PS407", trtllm, X)(
+    vary("PS407", trtllm)(
         CPP | {f"{OWN}/max_tokens_in_buffer": 8192},
         CPP | {f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192},
     ),
-    vary("PS408", trtllm, X)(
-        CPP | {"model/context_length": REMOVE}, {"model/context_length": REMOVE}
-    ),
+    vary("PS408", trtllm)(CPP | {"model/context_length": REMOVE}, {"model/context_length": REMOVE}),
     vary(
         "PS408",
-        manifest,
-        TRTLLM_DISAGG,
+        trtllm_disagg_dgd,
         {f"{FILE}/max_tokens_in_buffer": X, f"{FILE}/transceiver_runtime": REMOVE},
     )(REMOVE, OMIT),
-    vary("PS409", trtllm, X)(
+    vary("PS409", trtllm)(
         CPP | {f"{OWN}/max_tokens_in_buffer": 32784}, CPP | {f"{OWN}/max_tokens_in_buffer": 32800}
     ),
-    vary("PS409", trtllm, X)(
+    vary("PS409", trtllm)(
         CPP | {f"{OWN}/max_tokens_in_buffer": 32800, BLOCK: 64},
         CPP | {f"{OWN}/max_tokens_in_buffer": 32832, BLOCK: 64},
     ),
@@ -149,28 +147,28 @@ TRANSFER = (
         60000, 60001
     ),
     # no timeout
-    vary("PS410", manifest, TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
-    vary("PS411", trtllm, X)(
+    vary("PS410", trtllm_disagg_dgd, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
+    vary("PS411", trtllm)(
         OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
         OLD_TRTLLM | {"decode/config/disable_overlap_scheduler": False},
     ),
     # since 1.3.0 of TensorRT-LLM, prefill workers support it
-    vary("PS411", trtllm, X)(
+    vary("PS411", trtllm)(
         OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
         {"prefill/config/disable_overlap_scheduler": False},
     ),
     # without a transceiver, PS401 is the cause
-    vary("PS411", trtllm, X)(
+    vary("PS411", trtllm)(
         OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
         OLD_TRTLLM
         | {"prefill/config/disable_overlap_scheduler": False}
         | {"prefill/config/cache_transceiver_config/backend": None},
     ),
-    vary("PS412", trtllm, X)(
+    vary("PS412", trtllm)(
         {"decode/config/disable_overlap_scheduler": True},
         {"prefill/config/disable_overlap_scheduler": True},
     ),
-    vary("PS412", graph, TRTLLM_AGG, X)(
+    vary("PS412", trtllm_agg)(
         {"worker/config/disable_overlap_scheduler": True},
         {"worker/config/disable_overlap_scheduler": True}
         | {"worker/config/speculative_config": EAGLE},
@@ -178,7 +176,7 @@ TRANSFER = (
     vary("PS420", trtllm, {f"{ALL}/backend": X, "decode/env/TRTLLM_USE_UCX_KVCACHE": "1"})(
         OMIT, "DEFAULT"
     ),
-    vary("PS420", trtllm, X)(
+    vary("PS420", trtllm)(
         {f"{ALL}/backend": "DEFAULT"}
         | {"engine/env": {"TRTLLM_USE_UCX_KVCACHE": "1", "TRTLLM_USE_NIXL_KVCACHE": "1"}},
         {f"{ALL}/backend": "DEFAULT"}
@@ -188,11 +186,11 @@ TRANSFER = (
 
 AGREEMENT = (
     vary("PS413", trtllm, {BLOCK: X})(64, 32),
-    vary("PS413", vllm, X)({"decode/config/block-size": 32}, {"engine/config/block-size": 32}),
-    vary("PS413", manifest, SGLANG_DISAGG, {"prefill/page-size": REMOVE, "decode/page-size": X})(
+    vary("PS413", vllm)({"decode/config/block-size": 32}, {"engine/config/block-size": 32}),
+    vary("PS413", sglang_disagg_dgd, {"prefill/page-size": REMOVE, "decode/page-size": X})(
         OMIT, REMOVE
     ),
-    vary("PS414", trtllm, X)(
+    vary("PS414", trtllm)(
         {"decode/config/kv_cache_config/dtype": "auto"},
         {"engine/config/kv_cache_config/dtype": "auto"},
     ),
@@ -207,7 +205,7 @@ AGREEMENT = (
     ),
     # the default is auto
     vary("PS414", sglang, {"decode/config/kv-cache-dtype": X})("fp8_e4m3", "auto"),
-    vary("PS415", trtllm, X)(
+    vary("PS415", trtllm)(
         {"decode/config/speculative_config": EAGLE}, {"engine/config/speculative_config": EAGLE}
     ),
     # n-gram drafting has no KV cache
@@ -216,17 +214,15 @@ AGREEMENT = (
         vllm,
         {"decode/config/speculative-config": {"method": X, "num_speculative_tokens": 1}},
     )("mtp", "ngram"),
-    vary("PS415", sglang, X)(
+    vary("PS415", sglang)(
         {"prefill/config/speculative-algorithm": "EAGLE3"},
         {"engine/config/speculative-algorithm": "EAGLE3"},
     ),
 )
 
 CONNECTORS = (
-    vary("PS416", manifest, VLLM_DISAGG, {"decode/kv-transfer-config/kv_role": X})(
-        REMOVE, "kv_consumer"
-    ),
-    vary("PS416", graph, VLLM_AGG, {"worker/args": X})(
+    vary("PS416", vllm_disagg_dgd, {"decode/kv-transfer-config/kv_role": X})(REMOVE, "kv_consumer"),
+    vary("PS416", vllm_agg, {"worker/args": X})(
         ["--kv-transfer-config", '{"kv_connector": "LMCache"}'],
         ["--kv-transfer-config", '{"kv_role": null}'],
     ),
@@ -236,9 +232,9 @@ CONNECTORS = (
     Case(
         "PS417",
         vllm({"decode/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
-        graph(VLLM_AGG, {"worker/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        vllm_agg({"worker/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
     ),
-    vary("PS417", vllm, X)(
+    vary("PS417", vllm)(
         {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
         {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
         | {"engine/config/enable-cumem-allocator": True},
@@ -251,7 +247,7 @@ CONNECTORS = (
         vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
         sglang({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
     ),
-    vary("PS419", vllm, X)(
+    vary("PS419", vllm)(
         {"decode/config/pipeline-parallel-size": 2},
         {"decode/config/pipeline-parallel-size": 2}
         | {"decode/config/disable-hybrid-kv-cache-manager": True},
@@ -259,11 +255,11 @@ CONNECTORS = (
     Case(
         "PS419",
         vllm({"prefill/gpus": 2, "prefill/config/pipeline-parallel-size": 2}),
-        graph(VLLM_AGG, {"worker/config/pipeline-parallel-size": 2}),
+        vllm_agg({"worker/config/pipeline-parallel-size": 2}),
     ),
     vary("PS421", sglang, {"prefill/config/chunked-prefill-size": X})(8200, 8256),
     # each rank processes its share
-    vary("PS421", graph, SGLANG_AGG, X)(
+    vary("PS421", sglang_agg)(
         {"worker/config/chunked-prefill-size": 8256, "worker/config/dp-size": 2}
         | {"worker/config/enable-dp-attention": True},
         {"worker/config/chunked-prefill-size": 8320, "worker/config/dp-size": 2}
@@ -273,7 +269,7 @@ CONNECTORS = (
 
 TIERS = "worker/config/enable-hierarchical-cache"
 CACHES = (
-    vary("PS422", graph, SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": X})(
+    vary("PS422", sglang_agg, {TIERS: True, "worker/config/disable-radix-cache": X})(
         True, False, also=("PS502",)
     ),
 )

@@ -23,17 +23,15 @@ ONE_H200 |= {"model/context_length": 8192, "worker/gpus": 1}
 RANKS = {"hardware": H100, "worker/config/enable_attention_dp": True}
 
 CASES: tuple[Case, ...] = (
-    vary("PS301", trtllm, X)(ONE_H100 | {"worker/config/max_num_tokens": 131072}, ONE_H100),
-    vary("PS301", vllm, X)(
-        THREE_QUARTERS | {"hardware": H100}, THREE_QUARTERS | {"hardware": H200}
-    ),
-    vary("PS302", trtllm, X)(
+    vary("PS301", trtllm)(ONE_H100 | {"worker/config/max_num_tokens": 131072}, ONE_H100),
+    vary("PS301", vllm)(THREE_QUARTERS | {"hardware": H100}, THREE_QUARTERS | {"hardware": H200}),
+    vary("PS302", trtllm)(
         ONE_H100
         | {"model/context_length": 131072}
         | {"engine/config/kv_cache_config/free_gpu_memory_fraction": 0.5},
         ONE_H100,
     ),
-    vary("PS303", trtllm, X)(
+    vary("PS303", trtllm)(
         ONE_H100 | {"model/context_length": 81920},
         ONE_H100 | {"model/context_length": 81920, "worker/gpus": 2},
     ),
@@ -49,16 +47,14 @@ CASES: tuple[Case, ...] = (
         OMIT, B200_NODES, is_example=True
     ),
     vary("PS307", trtllm, {"model/id": "acme/other", "model/path": X})(OMIT, DENSE),
-    vary("PS307", manifest, X)(
-        {**TRTLLM_AGG, "model": {"id": "acme/other"}}, TRTLLM_AGG, gpu="b200"
-    ),
+    vary("PS307", manifest)({**TRTLLM_AGG, "model": {"id": "acme/other"}}, TRTLLM_AGG, gpu="b200"),
     # an explicit limit
     vary("PS302", trtllm, {"worker/config/kv_cache_config/max_tokens": X})(32736, 65536),
     vary("PS302", sglang, {"worker/config/max-total-tokens": X})(16384, 65536),
     vary("PS302", vllm, {"worker/config/num-gpu-blocks-override": X})(511, 1024),
     vary("PS302", vllm, {"worker/config/kv_cache_memory_bytes": X})("500M", "50G"),
     # set instead of the fraction, which would be too small
-    vary("PS301", vllm, X)(
+    vary("PS301", vllm)(
         {"worker/config/kv-cache-memory-bytes": 180 * 10**9},
         {
             "worker/config/kv-cache-memory-bytes": 50 * 10**9,
@@ -69,20 +65,20 @@ CASES: tuple[Case, ...] = (
         100 * 2**20, 10 * 2**30
     ),
     # weights that shrink when they are loaded
-    vary("PS301", vllm, X)(ONE_H200, ONE_H200 | {"worker/config/quantization": "fp8_per_block"}),
-    vary("PS301", sglang, X)(ONE_H200, ONE_H200 | {"worker/config/quantization": "fp8"}),
-    vary("PS307", vllm, X)(
+    vary("PS301", vllm)(ONE_H200, ONE_H200 | {"worker/config/quantization": "fp8_per_block"}),
+    vary("PS301", sglang)(ONE_H200, ONE_H200 | {"worker/config/quantization": "fp8"}),
+    vary("PS307", vllm)(
         ONE_H200 | {"worker/config/quantization": "bitsandbytes"},
         ONE_H200 | {"worker/config/quantization": "fp8_per_tensor"},
     ),
     # weights that stay in host memory
-    vary("PS301", vllm, X)(
+    vary("PS301", vllm)(
         ONE_H200 | {"worker/config/cpu-offload-gb": 1},
         ONE_H200 | {"worker/config/cpu-offload-gb": 40},
     ),
     vary("PS307", vllm, {"worker/config/kv-cache-dtype": X})("int4_per_token_head", "nvfp4"),
     # four ranks together hold one sequence, none holds a full one
-    vary("PS302", trtllm, X)(
+    vary("PS302", trtllm)(
         RANKS | {"worker/config/kv_cache_config/max_tokens": 32736},
         RANKS | {"worker/config/kv_cache_config/max_tokens": 32768},
     ),

@@ -8,15 +8,17 @@ from tests.checks.support import (
     OMIT,
     REMOVE,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
     X,
     graph,
-    manifest,
+    sglang_disagg_dgd,
+    trtllm_agg,
+    trtllm_disagg_dgd,
     vary,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 
 trtllm, vllm, sglang = (
@@ -36,19 +38,15 @@ EFA_IMAGE = {"engine/image": "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1
 CASES: tuple[Case, ...] = (
     vary("PS431", trtllm, {"kv_transfer/transport": "auto", "pod": X})(OMIT, {"hostNetwork": True}),
     # a note if TCP was selected explicitly
-    Case("PS431", vllm({"kv_transfer/transport": "tcp"}), graph(VLLM_AGG)),
-    vary("PS431", manifest, SGLANG_DISAGG, {NIC: X})("0", "4"),  # as if it were absent
-    vary("PS431", manifest, SGLANG_DISAGG, {NIC: REMOVE, f"{DECODE}/resourceClaims": X})(
-        OMIT, CLAIM
-    ),
-    vary("PS432", manifest, TRTLLM_DISAGG, {NIC: X})("3", "4", also=("PS704",)),
+    Case("PS431", vllm({"kv_transfer/transport": "tcp"}), vllm_agg()),
+    vary("PS431", sglang_disagg_dgd, {NIC: X})("0", "4"),  # as if it were absent
+    vary("PS431", sglang_disagg_dgd, {NIC: REMOVE, f"{DECODE}/resourceClaims": X})(OMIT, CLAIM),
+    vary("PS432", trtllm_disagg_dgd, {NIC: X})("3", "4", also=("PS704",)),
     # one resource grants access to all devices
-    vary("PS432", manifest, TRTLLM_DISAGG, X)(
+    vary("PS432", trtllm_disagg_dgd)(
         {NIC: "1"}, {NIC: REMOVE, f"{MAIN}/resources/limits/rdma~1hca_shared_devices_a": "1"}
     ),
-    vary("PS433", manifest, TRTLLM_DISAGG, {f"{MAIN}/securityContext": X})(
-        REMOVE, {"privileged": True}
-    ),
+    vary("PS433", trtllm_disagg_dgd, {f"{MAIN}/securityContext": X})(REMOVE, {"privileged": True}),
     vary("PS434", trtllm, {"engine/env": {"UCX_TLS": X}})("rc_x,sm", "rc_x,cuda_copy"),
     vary("PS434", vllm, {"engine/env": {"UCX_TLS": X}})("tcp", "^tcp"),
     vary("PS435", trtllm, {"engine/env": {"UCX_TLS": X}})("tcp,cuda", "tcp,cuda,rc_mlx5"),
@@ -71,39 +69,29 @@ CASES: tuple[Case, ...] = (
     vary("PS437", trtllm, {"decode/env/UCX_TLS": X})(
         "rc_x,cuda_copy,cuda_ipc", "cuda_ipc,cuda_copy,rc_x,rc,dc_x,dc"
     ),
-    vary("PS437", vllm, X)(
+    vary("PS437", vllm)(
         {"kv_transfer/transport": "auto", "decode/env/UCX_TLS": "rc,cuda_copy"},
         {"kv_transfer/transport": "auto", "engine/env/UCX_TLS": "rc,cuda_copy"},
     ),
-    vary("PS438", graph, TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": X})(
-        OMIT, MNNVL
-    ),
-    vary("PS438", graph, VLLM_AGG, {"hardware": X, "worker/gpus": 4, "worker/nodes": 2})(
-        GB200, OMIT
-    ),
+    vary("PS438", trtllm_agg, {"hardware": GB200, "worker/nodes": 2, "worker/env": X})(OMIT, MNNVL),
+    vary("PS438", vllm_agg, {"hardware": X, "worker/gpus": 4, "worker/nodes": 2})(GB200, OMIT),
     # an aggregated graph transfers no KV
     Case(
         "PS438",
         trtllm({"hardware": GB200, "decode/nodes": 2, "decode/env": NCCL}),
-        graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
+        trtllm_agg({"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
     ),
     vary(
         "PS439",
-        graph,
-        TRTLLM_AGG,
+        trtllm_agg,
         {"hardware": GB200, "worker/env": MNNVL, "worker/pod/resourceClaims": X},
     )(OMIT, CLAIM),
     vary("PS439", vllm, {"decode/env/UCX_CUDA_IPC_ENABLE_MNNVL": X})("yes", "0"),
-    vary("PS440", trtllm, X)(EFA, EFA | EFA_IMAGE, is_repaired_by_near=True),  # the image
+    vary("PS440", trtllm)(EFA, EFA | EFA_IMAGE, is_repaired_by_near=True),  # the image
     # another provider; vLLM's image has EFA's
-    vary("PS440", vllm, X)(
-        EFA | {"engine/env": {"FI_PROVIDER": "tcp"}}, EFA | {"engine/env": REMOVE}
-    ),
+    vary("PS440", vllm)(EFA | {"engine/env": {"FI_PROVIDER": "tcp"}}, EFA | {"engine/env": REMOVE}),
     # fewer devices than GPUs
     vary(
-        "PS440",
-        manifest,
-        VLLM_DISAGG,
-        {NIC: REMOVE, EFA_NIC: X, f"{MAIN}/env/FI_PROVIDER/value": "efa"},
+        "PS440", vllm_disagg_dgd, {NIC: REMOVE, EFA_NIC: X, f"{MAIN}/env/FI_PROVIDER/value": "efa"}
     )("3", "4"),
 )

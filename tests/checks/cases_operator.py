@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.checks.own_manifests import alpha
-from tests.checks.support import OMIT, TRTLLM_AGG, VLLM_AGG, Case, Words, X, manifest, vary
+from tests.checks.support import OMIT, TRTLLM_AGG, Case, Words, X, manifest, vary, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
@@ -43,7 +43,7 @@ def picker(env: dict[str, str], config: Any = None) -> dict[str, Any]:
 
 
 def with_picker(env: dict[str, str], config: Any = None) -> str:
-    return manifest(VLLM_AGG, picker(env, config))
+    return vllm_agg_dgd(picker(env, config))
 
 
 def prefix_blocks(tokens: int) -> str:
@@ -58,15 +58,13 @@ def sidecar(*args: str) -> str:
         "args": ["-m", "dynamo.frontend", *args],
     }
     at = f"{WORKER}/podTemplate/spec/containers/frontend"
-    return manifest(
-        VLLM_AGG, {**picker({}), f"{WORKER}/frontendSidecar": "frontend", at: container}
-    )
+    return vllm_agg_dgd({**picker({}), f"{WORKER}/frontendSidecar": "frontend", at: container})
 
 
 def frontend(*args: str) -> str:
     command = ["python3", "-m", "dynamo.frontend"]
-    return manifest(
-        VLLM_AGG, {f"{FRONTEND}/{MAIN}/command": command, f"{FRONTEND}/{MAIN}/args": list(args)}
+    return vllm_agg_dgd(
+        {f"{FRONTEND}/{MAIN}/command": command, f"{FRONTEND}/{MAIN}/args": list(args)}
     )
 
 
@@ -77,51 +75,50 @@ def variable(component: str, name: str, value: str) -> dict[str, Any]:
 ROUTING = (
     vary("PS530", with_picker, {"DYN_KV_CACHE_BLOCK_SIZE": X})("16", "64"),
     vary("PS531", with_picker, {"DYN_MODEL_NAME": X})("openai/gpt-oss-20b", "openai/gpt-oss-120b"),
-    vary("PS532", with_picker, X)(
+    vary("PS532", with_picker)(
         {"DYN_EPP_MODE": "standalone"}, STANDALONE, is_repaired_by_near=True
     ),
-    vary("PS533", prefix_blocks, X)(1, 64, is_repaired_by_near=True),
+    vary("PS533", prefix_blocks)(1, 64, is_repaired_by_near=True),
     vary("PS534", sidecar, "--router-mode", X)("kv", "direct", is_repaired_by_near=True),
     vary("PS535", frontend, "--active-decode-blocks-threshold", X)("85", "0.85"),
     vary("PS536", frontend, "--serve-indexer", X)(
         OMIT, Words("--router-mode", "kv"), is_repaired_by_near=True, also=("PS503",)
     ),
-    vary("PS537", manifest, VLLM_AGG, X)(
+    vary("PS537", vllm_agg_dgd)(
         variable("worker", "DYN_ROUTER_TEMPERATURE", "0.5"),
         variable("frontend", "DYN_ROUTER_TEMPERATURE", "0.5"),
         is_repaired_by_near=True,
     ),
 )
 DEPLOYMENT = (
-    vary("PS775", manifest, VLLM_AGG, {f"{WORKER}/{MAIN}/image": X})(
+    vary("PS775", vllm_agg_dgd, {f"{WORKER}/{MAIN}/image": X})(
         f"{IMAGES}/sglang-runtime:1.6.1", f"{IMAGES}/vllm-runtime:1.6.1-cuda13"
     ),
-    vary("PS776", manifest, VLLM_AGG, {"dgd/spec/topologyConstraint": X})(
+    vary("PS776", vllm_agg_dgd, {"dgd/spec/topologyConstraint": X})(
         TOPOLOGY, TOPOLOGY | {"packDomain": "rack"}, is_repaired_by_near=True
     ),
     vary(
         "PS776",
-        manifest,
-        VLLM_AGG,
+        vllm_agg_dgd,
         {f"{WORKER}/topologyConstraint": {"packDomain": "rack"}, "dgd/spec/topologyConstraint": X},
     )(OMIT, TOPOLOGY),
-    vary("PS777", manifest, VLLM_AGG, {GMS: {"mode": "IntraPod", "extraClientContainers": X}})(
+    vary("PS777", vllm_agg_dgd, {GMS: {"mode": "IntraPod", "extraClientContainers": X}})(
         ["side"], OMIT
     ),
     vary("PS778", with_picker, {}, {"config": X, "configMapRef": {"name": "epp"}})(
         {}, OMIT, is_repaired_by_near=True
     ),
-    vary("PS779", manifest, VLLM_AGG, {GMS: {"mode": X}})(
+    vary("PS779", vllm_agg_dgd, {GMS: {"mode": X}})(
         "intraPod", "IntraPod", is_repaired_by_near=True
     ),
     # a string in v1alpha1
     vary("PS779", alpha, {"resources": {"limits": {"gpu": X}}})(2, "2", is_repaired_by_near=True),
-    vary("PS780", manifest, VLLM_AGG, X)(
+    vary("PS780", vllm_agg_dgd)(
         variable("worker", "DYN_DISCOVERY_BACKEND", "mem"),
         variable("worker", "DYN_DISCOVERY_BACKEND", "etcd"),
         also=("PS512",),
     ),
-    vary("PS781", manifest, VLLM_AGG, {"dgd/spec/restart": {"id": "1", "strategy": {"order": X}}})(
+    vary("PS781", vllm_agg_dgd, {"dgd/spec/restart": {"id": "1", "strategy": {"order": X}}})(
         ["worker"], ["worker", "frontend"], is_repaired_by_near=True
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, with_document
-from tests.checks.support import OMIT, VLLM_AGG, Case, X, manifest, vary
+from tests.checks.support import OMIT, Case, X, vary, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 POD = f"{COMPONENTS}/worker/podTemplate/spec"
@@ -33,7 +33,7 @@ def mounted(template: str, *, name: str = "chat-templates", **mount: Any) -> str
         f"{MAIN}/volumeMounts": [at],
         f"{MAIN}/args": [*MODEL, "--custom-jinja-template", template],
     }
-    return with_document(manifest(VLLM_AGG, changes), CHAT)
+    return with_document(vllm_agg_dgd(changes), CHAT)
 
 
 def variables(**env: str) -> dict[str, Any]:
@@ -44,12 +44,12 @@ def nixl(events: int, side: int) -> str:
     launch = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
     args = ["--kv-transfer-config", NIXL, "--kv-events-config", EVENTS % events]
     changes = {f"{MAIN}/command": launch, f"{MAIN}/args": args}
-    return manifest(VLLM_AGG, {**changes, **variables(VLLM_NIXL_SIDE_CHANNEL_PORT=str(side))})
+    return vllm_agg_dgd({**changes, **variables(VLLM_NIXL_SIDE_CHANNEL_PORT=str(side))})
 
 
 def probed(place: str, kind: str, port: int | str, **env: str) -> str:
     probe = {kind: {"port": port}, "failureThreshold": 720, "timeoutSeconds": 5}
-    return manifest(VLLM_AGG, {f"{place}/startupProbe": probe, **variables(**env)})
+    return vllm_agg_dgd({f"{place}/startupProbe": probe, **variables(**env)})
 
 
 def plain(*args: str, image: str = "", env: dict[str, str] | None = None, **spec: Any) -> str:
@@ -81,7 +81,7 @@ def placed(operator: str, *values: str) -> str:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     changes = {f"{POD}/nodeSelector": {"gpu": "B200"}, f"{POD}/affinity": affinity}
-    return manifest(VLLM_AGG, changes)
+    return vllm_agg_dgd(changes)
 
 
 def spread(label: str) -> str:
@@ -93,16 +93,12 @@ def spread(label: str) -> str:
     }
     labels = f"{COMPONENTS}/worker/podTemplate/metadata/labels"
     changes = {f"{POD}/topologySpreadConstraints": [constraint], labels: {"pool": "worker"}}
-    return manifest(VLLM_AGG, changes)
+    return vllm_agg_dgd(changes)
 
 
 CASES: tuple[Case, ...] = (
-    vary("PS205", manifest, VLLM_AGG, {GPU: "0", f"{POD}/resourceClaims": X})(
-        OMIT, [{"name": "gpus"}]
-    ),
-    vary("PS735", mounted, X)(
-        "/chat/gpt-oss.jinja2", "/chat/gpt-oss.jinja", is_repaired_by_near=True
-    ),
+    vary("PS205", vllm_agg_dgd, {GPU: "0", f"{POD}/resourceClaims": X})(OMIT, [{"name": "gpus"}]),
+    vary("PS735", mounted)("/chat/gpt-oss.jinja2", "/chat/gpt-oss.jinja", is_repaired_by_near=True),
     # the kubelet mounts an empty folder
     vary("PS735", mounted, "/chat.jinja", mountPath="/chat.jinja", subPath=X)(
         "gpt-oss.jinja2", "gpt-oss.jinja"
@@ -135,17 +131,17 @@ CASES: tuple[Case, ...] = (
     ),
     # each unknown variable, also of the operator's Services
     Case("PS738", plain(VALIDATION).replace("name: case", "name: vllm-agg"), plain(VALIDATION)),
-    vary("PS739", user, X)(1000800000, 1000, is_repaired_by_near=True),
+    vary("PS739", user)(1000800000, 1000, is_repaired_by_near=True),
     vary("PS739", user, 2000, TRITON_CACHE_DIR=X)(OMIT, "/cache"),
     # an image of one's own may have the user
     vary("PS739", user, X, image="registry.example/engine:1")(70000, 2000),
-    vary("PS740", manifest, VLLM_AGG, {f"{POD}/nodeSelector": {PRODUCT: X}})(
+    vary("PS740", vllm_agg_dgd, {f"{POD}/nodeSelector": {PRODUCT: X}})(
         "NVIDIA-H100-80GB-HMB3",
         "NVIDIA-H100-80GB-HBM2e",
-        fixed=manifest(VLLM_AGG, {f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"}}),
+        fixed=vllm_agg_dgd({f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"}}),
     ),
     vary("PS741", placed, "In", "GB200", X)(OMIT, "B200", is_repaired_by_near=True),
     vary("PS741", placed, "NotIn", X)("B200", "GB200"),
-    vary("PS741", placed, X)("DoesNotExist", "Exists"),
-    vary("PS741", spread, X)("workr", "worker"),
+    vary("PS741", placed)("DoesNotExist", "Exists"),
+    vary("PS741", spread)("workr", "worker"),
 )

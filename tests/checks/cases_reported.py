@@ -287,11 +287,9 @@ REFUSED = (
     ),
 )
 PODS = (
-    vary("PS934", with_host_devices, X)(
-        EFA, {"rdma/ib": "8"}, fixed=with_host_devices(EFA, "/mnt")
-    ),
+    vary("PS934", with_host_devices)(EFA, {"rdma/ib": "8"}, fixed=with_host_devices(EFA, "/mnt")),
     vary("PS942", tiers, 100, X)(20, 200, is_repaired_by_near=True),
-    vary("PS944", prefill_ranks, X)(
+    vary("PS944", prefill_ranks)(
         Words("--dp-size", "2"),
         Words("--tp-size", "2", "--dp-size", "2", "--enable-dp-attention"),
         is_repaired_by_near=True,

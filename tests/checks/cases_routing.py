@@ -15,17 +15,19 @@ from tests.checks.support import (
     MODEL,
     OMIT,
     REMOVE,
-    SGLANG_AGG,
-    SGLANG_DISAGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
-    VLLM_DISAGG,
     Case,
     X,
     graph,
-    manifest,
+    sglang_agg,
+    sglang_disagg,
+    trtllm_agg,
+    trtllm_agg_dgd,
+    trtllm_disagg,
+    trtllm_disagg_dgd,
     vary,
+    vllm_agg,
+    vllm_agg_dgd,
+    vllm_disagg,
 )
 
 MOCKER = {
@@ -50,78 +52,73 @@ def env(name: str, value: str) -> dict[str, str]:
 
 
 ROUTING = (
-    vary("PS501", graph, TRTLLM_DISAGG, X)(
+    vary("PS501", trtllm_disagg)(
         {"prefill/args": ["--no-publish-kv-events"]},
         {"decode/args": ["--no-publish-kv-events"]},
-        fixed=graph(TRTLLM_DISAGG, {"prefill/args": ["--publish-kv-events"]}),
+        fixed=trtllm_disagg({"prefill/args": ["--publish-kv-events"]}),
     ),
-    vary("PS501", manifest, TRTLLM_DISAGG, X)(
+    vary("PS501", trtllm_disagg_dgd)(
         NO_EVENTS, {**NO_EVENTS, f"{PREFILL_ENV}/KV": env("DYN_TRTLLM_PUBLISH_KV_EVENTS", "on")}
     ),
     vary(
         "PS501",
-        graph,
-        VLLM_AGG,
+        vllm_agg,
         {"worker/config/kv-events-config/enable_kv_cache_events": False, "router/kv_events": X},
     )(OMIT, False),
-    vary("PS501", graph, SGLANG_AGG, {"worker/config/kv-events-config": X})(
+    vary("PS501", sglang_agg, {"worker/config/kv-events-config": X})(
         '{"publisher": "null"}', '{"publisher": "zmq"}'
     ),
-    vary("PS502", graph, TRTLLM_DISAGG, X)(
+    vary("PS502", trtllm_disagg)(
         {"prefill/config/kv_cache_config/enable_block_reuse": False},
         {"decode/config/kv_cache_config/enable_block_reuse": False},
     ),
-    vary(
-        "PS502", graph, VLLM_AGG, {"worker/args": ["--no-enable-prefix-caching"], "router/mode": X}
-    )(OMIT, "random"),
+    vary("PS502", vllm_agg, {"worker/args": ["--no-enable-prefix-caching"], "router/mode": X})(
+        OMIT, "random"
+    ),
     # a policy file without a credit, and with one of 0
-    vary("PS502", graph, VLLM_AGG, {"worker/args": ["--no-enable-prefix-caching"], "router": X})(
+    vary("PS502", vllm_agg, {"worker/args": ["--no-enable-prefix-caching"], "router": X})(
         {"queue_threshold": 2.0, "prefill_load_scale": 0.5},
         {"queue_threshold": 2.0, "overlap_score_credit": 0.0},
     ),
-    vary("PS502", graph, SGLANG_AGG, {"worker/config/disable-radix-cache": X})(True, False),
+    vary("PS502", sglang_agg, {"worker/config/disable-radix-cache": X})(True, False),
     vary("PS502", graph, MOCKER, {"engine/config/engine/enable_prefix_caching": X})(False, True),
-    vary("PS503", graph, TRTLLM_AGG, {"router/mode": X, "worker/args": ["--publish-kv-events"]})(
+    vary("PS503", trtllm_agg, {"router/mode": X, "worker/args": ["--publish-kv-events"]})(
         "least-loaded", "kv"
     ),
-    vary("PS503", graph, VLLM_AGG, {"router/mode": "random", "worker/config/kv-events-config": X})(
+    vary("PS503", vllm_agg, {"router/mode": "random", "worker/config/kv-events-config": X})(
         EVENTS, {**EVENTS, "publisher": "null"}
     ),
-    vary("PS503", graph, TRTLLM_AGG, {"router/kv_events": False, "worker/args": X})(
+    vary("PS503", trtllm_agg, {"router/kv_events": False, "worker/args": X})(
         ["--publish-kv-events"], OMIT
     ),
-    vary("PS504", graph, VLLM_AGG, {"router/mode": "round-robin", "worker/replicas": X})(
-        OMIT, 1, fixed=graph(VLLM_AGG, {"router/mode": "kv"})
+    vary("PS504", vllm_agg, {"router/mode": "round-robin", "worker/replicas": X})(
+        OMIT, 1, fixed=vllm_agg({"router/mode": "kv"})
     ),
     # decode workers have no prefix cache
-    vary("PS504", graph, TRTLLM_DISAGG, X)(
+    vary("PS504", trtllm_disagg)(
         {"router/mode": "random", "prefill/replicas": 2},
         {"router/mode": "random", "prefill/replicas": 1, "decode/replicas": 2},
     ),
-    vary("PS505", graph, TRTLLM_DISAGG, {"frontend/replicas": X, "router/replica_sync": False})(
-        2, 1
-    ),
+    vary("PS505", trtllm_disagg, {"frontend/replicas": X, "router/replica_sync": False})(2, 1),
     Case(
         "PS505",
-        graph(VLLM_AGG, {"frontend/replicas": 2, "frontend/args": ["--no-router-replica-sync"]}),
-        manifest(
-            VLLM_AGG,
+        vllm_agg({"frontend/replicas": 2, "frontend/args": ["--no-router-replica-sync"]}),
+        vllm_agg_dgd(
             {
                 "dgd/spec/components/frontend/replicas": 2,
                 f"{FRONTEND_ARGS}/--router-replica-sync": REMOVE,
                 f"{FRONTEND_ENV}/SYNC": env("DYN_ROUTER_REPLICA_SYNC", "true"),
-            },
+            }
         ),
     ),
-    vary("PS506", graph, VLLM_AGG, {"frontend/args": X})(
+    vary("PS506", vllm_agg, {"frontend/args": X})(
         ["--kv-cache-block-size", "32"], ["--kv-cache-block-size", "64"]
     ),
     # TensorRT-LLM's default is 32
-    vary("PS506", graph, TRTLLM_AGG, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": X})("64", "32"),
+    vary("PS506", trtllm_agg, {"frontend/env/DYN_KV_CACHE_BLOCK_SIZE": X})("64", "32"),
     vary(
         "PS507",
-        graph,
-        TRTLLM_AGG,
+        trtllm_agg,
         {
             "worker/args": ["--kv-block-size", "64"],
             "worker/config/kv_cache_config/tokens_per_block": X,
@@ -129,50 +126,47 @@ ROUTING = (
     )(OMIT, 64),
     vary(
         "PS508",
-        graph,
-        TRTLLM_AGG,
+        trtllm_agg,
         {
             "worker/config/kv_cache_config/kv_events_config": EVENTS,
             "worker/env/TLLM_KV_CACHE_MANAGER_V2_BACKEND": X,
         },
     )(OMIT, "python"),
     # Dynamo reads it only if the worker publishes events and it is enabled
-    vary("PS508", graph, TRTLLM_DISAGG, X)(
+    vary("PS508", trtllm_disagg)(
         {"prefill/config/kv_cache_config/kv_events_config": EVENTS},
         {
             "prefill/config/kv_cache_config/kv_events_config": {"publisher": "zmq"},
             "decode/config/kv_cache_config/kv_events_config": EVENTS,
         },
     ),
-    vary("PS509", graph, TRTLLM_AGG, {"worker/config/kv_cache_config/max_attention_window": X})(
+    vary("PS509", trtllm_agg, {"worker/config/kv_cache_config/max_attention_window": X})(
         [128, 32768], [32768, 32768]
     ),
-    vary("PS510", graph, VLLM_AGG, {"worker/config/kv-events-config/endpoint": X})(
+    vary("PS510", vllm_agg, {"worker/config/kv-events-config/endpoint": X})(
         "tcp://127.0.0.1:20080", "tcp://[::]:20080"
     ),
     vary(
         "PS510",
-        graph,
-        VLLM_AGG,
+        vllm_agg,
         {
             "worker/config/kv-events-config/endpoint": "tcp://0.0.0.0:20080",
             "worker/config/kv-events-config/publisher": X,
         },
     )(OMIT, "null"),
-    vary("PS511", graph, TRTLLM_AGG, {"frontend/migration_limit": X})(0, 1),
-    vary("PS511", manifest, TRTLLM_AGG, X)(
+    vary("PS511", trtllm_agg, {"frontend/migration_limit": X})(0, 1),
+    vary("PS511", trtllm_agg_dgd)(
         NO_LIMIT, {**NO_LIMIT, f"{FRONTEND_ENV}/LIMIT": env("DYN_MIGRATION_LIMIT", "3")}
     ),
-    vary("PS514", graph, SGLANG_DISAGG, {"router/conditional_disagg": X})(
+    vary("PS514", sglang_disagg, {"router/conditional_disagg": X})(
         True, False, is_repaired_by_near=True
     ),
-    vary("PS514", graph, TRTLLM_DISAGG, {"router/conditional_disagg": True, "decode/args": X})(
+    vary("PS514", trtllm_disagg, {"router/conditional_disagg": True, "decode/args": X})(
         OMIT, ["--publish-kv-events"]
     ),
     vary(
         "PS514",
-        graph,
-        VLLM_DISAGG,
+        vllm_disagg,
         {
             "router/mode": X,
             "frontend/args": ["--router-conditional-disagg"],
@@ -180,35 +174,26 @@ ROUTING = (
         },
     )("round-robin", OMIT),
     # on Blackwell gpt-oss uses trtllm_mha, whose page size is 64
-    vary("PS515", graph, SGLANG_AGG, {"hardware": X, "engine/config/page-size": REMOVE})(
-        H200, B200
+    vary("PS515", sglang_agg, {"hardware": X, "engine/config/page-size": REMOVE})(H200, B200),
+    vary("PS515", sglang_agg, {"engine/config": {"attention-backend": "triton", "page-size": X}})(
+        1, 16
     ),
-    vary(
-        "PS515",
-        graph,
-        SGLANG_AGG,
-        {"engine/config": {"attention-backend": "triton", "page-size": X}},
-    )(1, 16),
 )
 
 PLANES = (
     vary(
-        "PS512",
-        graph,
-        VLLM_DISAGG,
-        {"decode/env/DYN_REQUEST_PLANE": "nats", "infrastructure/requests": X},
+        "PS512", vllm_disagg, {"decode/env/DYN_REQUEST_PLANE": "nats", "infrastructure/requests": X}
     )(OMIT, "nats"),
-    vary("PS512", graph, VLLM_DISAGG, {"env/DYN_EVENT_PLANE": X})("kafka", "nats"),
+    vary("PS512", vllm_disagg, {"env/DYN_EVENT_PLANE": X})("kafka", "nats"),
     vary(
         "PS512",
-        graph,
-        VLLM_AGG,
+        vllm_agg,
         {"worker/args": ["--discovery-backend", "etcd"], "frontend/env/DYN_DISCOVERY_BACKEND": X},
     )(OMIT, "etcd"),
-    vary("PS513", graph, TRTLLM_AGG, X)(
+    vary("PS513", trtllm_agg)(
         {"infrastructure/events": "nats"}, {"infrastructure": {"events": "nats", "nats_url": NATS}}
     ),
-    vary("PS513", graph, TRTLLM_AGG, {"env/NATS_SERVER": NATS, "infrastructure/requests": X})(
+    vary("PS513", trtllm_agg, {"env/NATS_SERVER": NATS, "infrastructure/requests": X})(
         OMIT, "nats"
     ),
 )

@@ -6,7 +6,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,7 @@ TRTLLM_DISAGG: Mapping[str, Any] = {
     "hardware": B200,
     "engine": {
         "kind": "trtllm",
-        "config": {
-            **TRTLLM_CONFIG,
-            "cache_transceiver_config": {"transceiver_runtime": "PYTHON"},
-        },
+        "config": {**TRTLLM_CONFIG, "cache_transceiver_config": {"transceiver_runtime": "PYTHON"}},
     },
     "prefill": {
         "replicas": 2,
@@ -157,10 +154,12 @@ class Words(tuple[str, ...]):
 def vary(rule: str, write: Callable[..., str], *args: Any, **settings: Any) -> Callable[..., Case]:
     """`vary(rule, write, X)(bad, near)` is the case whose files ``write`` makes of ``args`` and
     ``settings`` with ``bad`` or ``near`` in place of `X`. OMIT leaves out the argument or the key.
+    Without arguments, ``bad`` and ``near`` are the arguments.
     """
+    template = [*args] if args or settings else [X]
 
     def text(variant: Any) -> str:
-        return write(*_filled([*args], variant), **_filled(settings, variant))
+        return write(*_filled(template, variant), **_filled(settings, variant))
 
     def case(bad: Any, near: Any, **options: Any) -> Case:
         return Case(rule, text(bad), text(near), **options)
@@ -222,6 +221,15 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     text = dump(*documents)
     _BASES[text] = lambda: dump(*rendered(dump(dict(base))))
     return text
+
+
+# `graph` and `manifest` of each base.
+trtllm_disagg, trtllm_agg = partial(graph, TRTLLM_DISAGG), partial(graph, TRTLLM_AGG)
+vllm_disagg, vllm_agg = partial(graph, VLLM_DISAGG), partial(graph, VLLM_AGG)
+sglang_disagg, sglang_agg = partial(graph, SGLANG_DISAGG), partial(graph, SGLANG_AGG)
+trtllm_disagg_dgd, trtllm_agg_dgd = partial(manifest, TRTLLM_DISAGG), partial(manifest, TRTLLM_AGG)
+vllm_disagg_dgd, vllm_agg_dgd = partial(manifest, VLLM_DISAGG), partial(manifest, VLLM_AGG)
+sglang_disagg_dgd, sglang_agg_dgd = partial(manifest, SGLANG_DISAGG), partial(manifest, SGLANG_AGG)
 
 
 @cache

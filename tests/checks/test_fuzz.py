@@ -137,10 +137,7 @@ def fails_to_render(text: str) -> bool:
 
 
 SETTINGS = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
+    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -24,7 +24,7 @@ from penstock.checks.rows.expressions import (
 from penstock.checks.rows.load import packaged_rules
 from penstock.checks.rows.rule_rows import python_of
 from penstock.cli import main as cli
-from tests.checks.support import TRTLLM_AGG, graph
+from tests.checks.support import trtllm_agg
 
 ROOT = Path(__file__).parents[2]
 THREE = (True, False, None)
@@ -129,7 +129,7 @@ def run(tmp_path: Path, rows: str, *args: str) -> int:
     (tmp_path / "rules").mkdir(exist_ok=True)
     (tmp_path / "rules" / "acme.yaml").write_text(rows)
     path = tmp_path / "graph.yaml"
-    path.write_text(graph(TRTLLM_AGG))
+    path.write_text(trtllm_agg())
     return cli.main(["check", "--rules", str(tmp_path / "rules"), str(path), *args])
 
 
@@ -177,16 +177,8 @@ def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
         ("    at:", "    cases: 5\n    at:", "acme.yaml:8 ACME101: cases is 5. Fix: Use a list."),
         ("    at:", "    cases: [5]\n    at:", "acme.yaml:2 ACME101: the row cannot be read"),
         ("    at:", "    once: 5\n    at:", "once is 5. Fix: Use a boolean."),
-        (
-            "    at:",
-            "    engines: [VLLM]\n    at:",
-            "cannot be made: 'VLLM' is not a valid Engine",
-        ),
-        (
-            "    at:",
-            "    level_if: {fatal: 1 < 2}\n    at:",
-            "cannot be made: 'fatal' is not",
-        ),
+        ("    at:", "    engines: [VLLM]\n    at:", "cannot be made: 'VLLM' is not a valid Engine"),
+        ("    at:", "    level_if: {fatal: 1 < 2}\n    at:", "cannot be made: 'fatal' is not"),
         ("    at:", "    versions: {nope: '>=1'}\n    at:", "a rule cannot be made"),
         (
             "    at:",

@@ -10,10 +10,10 @@ from penstock.checks.finding import Finding, Level
 from penstock.checks.suppress import read_comments
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import open_source, render_graph
-from tests.checks.support import TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
+from tests.checks.support import check, trtllm_agg_dgd, trtllm_disagg
 from tests.support.command_line import penstock
 
-WRONG = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20})
+WRONG = trtllm_disagg({"decode/config/stream_interval": 20})
 RENDERED = render_graph(parse_graph(WRONG, "case.yaml")).text
 
 
@@ -49,7 +49,7 @@ def test_comments_above_a_line_can_follow_each_other() -> None:
     assert of("PS601", text).suppressed == "ours"
 
 
-@pytest.mark.parametrize("text", [WRONG, RENDERED, manifest(TRTLLM_AGG)])
+@pytest.mark.parametrize("text", [WRONG, RENDERED, trtllm_agg_dgd()])
 def test_a_comment_for_the_file_may_be_anywhere_and_name_several_rules(text: str) -> None:
     text += "# penstock: ignore-file PS810, PS606 a test\n"
     assert of("PS810", text).suppressed == "a test"
@@ -127,7 +127,7 @@ def test_up_and_apply_accept_what_a_comment_suppresses(tmp_path: Path) -> None:
 
     path = tmp_path / "case.yaml"
     key = "capacity_scheduler_policy"
-    wrong = graph(TRTLLM_DISAGG, {f"decode/config/scheduler_config/{key}": "MAX_UTILISATION"})
+    wrong = trtllm_disagg({f"decode/config/scheduler_config/{key}": "MAX_UTILISATION"})
     path.write_text(wrong)
     with pytest.raises(CheckError, match="PS102"):
         require_sound(open_source(path))
