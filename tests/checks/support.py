@@ -260,6 +260,19 @@ def fired(text: str, *, gpu: str | None = None) -> set[str]:
     return {finding.rule for finding in check(text, gpu=gpu)}
 
 
+def found(text: str, rule: str) -> list[Finding]:
+    return [finding for finding in check(text) if finding.rule == rule]
+
+
+def only(text: str, rule: str) -> Finding:
+    (finding,) = found(text, rule)
+    return finding
+
+
+def levels(text: str, rule: str) -> list[str]:
+    return [str(finding.level) for finding in found(text, rule)]
+
+
 def loud(text: str) -> list[str]:
     """Errors and warnings, one line each."""
     levels = (Level.ERROR, Level.WARNING)

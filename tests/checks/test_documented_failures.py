@@ -10,11 +10,12 @@ from tests.checks.support import (
     TRTLLM_AGG,
     VLLM_AGG,
     check,
+    levels,
     manifest,
     trtllm_disagg,
     vllm_agg_dgd,
 )
-from tests.checks.test_versions import levels, with_image
+from tests.checks.test_versions import with_image
 
 WORKER = "dgd/spec/components/worker"
 

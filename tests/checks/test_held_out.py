@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Level
 from tests.checks.cases_engine_kernels import vllm
 from tests.checks.support import (
     REMOVE,
     check,
+    only,
     trtllm_agg,
     trtllm_disagg_dgd,
     vllm_agg,
@@ -22,11 +23,6 @@ DECODE = "dgd/spec/components/decode/podTemplate/spec/containers/main"
 WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
 NIC = f"{DECODE}/resources/limits/rdma~1ib"
 PRIVILEGED = {f"{DECODE}/securityContext/privileged": True}
-
-
-def only(text: str, rule: str) -> Finding:
-    (finding,) = [finding for finding in check(text) if finding.rule == rule]
-    return finding
 
 
 def trtllm(changes: Mapping[str, Any]) -> str:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Level
 from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
     TRTLLM_AGG,
     VLLM_AGG,
-    check,
+    found,
     graph,
+    only,
     trtllm_agg,
     trtllm_agg_dgd,
     trtllm_disagg,
@@ -34,15 +35,6 @@ NVIDIA = "nvcr.io/nvidia/ai-dynamo"
 NO_RDMA = {f"{pool}/resources/limits/rdma~1ib": REMOVE for pool in (DECODE, PREFILL)}
 POOLS, NAMED = ("decode", "prefill"), (DECODE, PREFILL)
 TYPE = "node.kubernetes.io~1instance-type"
-
-
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def only(text: str, rule: str) -> Finding:
-    (finding,) = found(text, rule)
-    return finding
 
 
 def vllm(image: str, changes: Mapping[str, Any]) -> str:

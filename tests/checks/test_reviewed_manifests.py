@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Fix, Level
+from penstock.checks.finding import Fix, Level
 from tests.checks.all_cases import cases
 from tests.checks.support import (
     REMOVE,
     VLLM_AGG,
     check,
+    found,
     manifest,
+    only,
     sglang_agg_dgd,
     trtllm_agg_dgd,
     trtllm_disagg_dgd,
@@ -30,15 +32,6 @@ FRONTEND, WORKER, DECODE, PREFILL = (
     f"{COMPONENTS}/{name}/{MAIN}" for name in ("frontend", "worker", "decode", "prefill")
 )
 NVIDIA = "nvcr.io/nvidia/ai-dynamo"
-
-
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def only(text: str, rule: str) -> Finding:
-    (finding,) = found(text, rule)
-    return finding
 
 
 KINDS = {

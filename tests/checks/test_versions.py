@@ -17,6 +17,8 @@ from tests.checks.support import (
     TRTLLM_AGG,
     VLLM_AGG,
     check,
+    found,
+    levels,
     manifest,
     sglang_agg,
     trtllm_agg_dgd,
@@ -30,14 +32,6 @@ WORKER = "dgd/spec/components/worker"
 IMAGE = f"{WORKER}/podTemplate/spec/containers/main/image"
 ARGS = f"{WORKER}/podTemplate/spec/containers/main/args"
 DECODE_ENV = "dgd/spec/components/decode/podTemplate/spec/containers/main/env"
-
-
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def levels(text: str, rule: str) -> list[str]:
-    return [str(finding.level) for finding in found(text, rule)]
 
 
 def with_image(base: Mapping[str, Any], tag: str, changes: Mapping[str, Any]) -> str:
