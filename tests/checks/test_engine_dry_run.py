@@ -142,45 +142,37 @@ def test_a_setting_that_only_the_image_may_know_is_undecided(tmp_path: Path) -> 
     assert finding.rule == "PS186"
 
 
-def test_an_argument_that_only_the_cluster_knows_is_undecided(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    text = vllm_agg({"worker/args": ["--max-num-seqs", "$(MOST)"]})
+ACCEPTED = Accepted(resolved=Resolved())
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "reason", "asked"),
+    [
+        (vllm_agg({"worker/args": ["--max-num-seqs", "$(MOST)"]}), ACCEPTED, "of $(MOST)", 0),
+        (vllm_agg({"model/id": "my/model"}), ACCEPTED, "not know the config.json of my/model", 0),
+        (trtllm_agg(), ACCEPTED, "TensorRT-LLM is only in its image", 0),
+        (vllm_agg(), Undecided(reason="it reads /opt/x"), "it reads /opt/x", 1),
+        (vllm_agg(), MissingToolError("it does not start: x"), "it does not start: x", 1),
+    ],
+)
+def test_what_cannot_be_decided_is_a_note_with_the_reason(
+    tmp_path: Path, text: str, outcome: Outcome | MissingToolError, reason: str, asked: int
+) -> None:
+    engines = Engines(tmp_path, outcome)
     (finding,) = findings(text, engines)
-    assert finding.message.endswith("only the cluster knows the value of $(MOST)")
-    assert engines.asked == []
-
-
-def test_what_cannot_be_decided_is_a_note_with_the_reason(tmp_path: Path) -> None:
-    (finding,) = findings(vllm(), Engines(tmp_path, Undecided(reason="it reads /opt/x")))
     assert (finding.rule, finding.level) == ("PS187", Level.NOTE)
-    assert finding.message.endswith("it reads /opt/x")
-
-
-def test_an_unknown_model_is_not_asked_about(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    (finding,) = findings(vllm_agg({"model/id": "my-org/my-model"}), engines)
-    assert "does not know the config.json of my-org/my-model" in finding.message
-    assert engines.asked == []
+    assert reason in finding.message
+    assert len(engines.asked) == asked
 
 
 def test_a_missing_environment_is_a_note_with_the_command(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()), installed=())
+    engines = Engines(tmp_path, ACCEPTED, installed=())
     (finding,) = findings(sglang_agg(), engines)
     assert "penstock tools env install sglang-check" in finding.message
 
 
-def test_code_that_does_not_start_is_a_note(tmp_path: Path) -> None:
-    (finding,) = findings(vllm(), Engines(tmp_path, MissingToolError("it does not start: x")))
-    assert "it does not start: x" in finding.message
-
-
-def test_tensorrt_llm_is_not_asked(tmp_path: Path) -> None:
-    (finding,) = findings(trtllm_agg(), Engines(tmp_path, Accepted(resolved=Resolved())))
-    assert "TensorRT-LLM is only in its image" in finding.message
-
-
 def test_the_engine_gets_the_graphs_gpus(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    engines = Engines(tmp_path, ACCEPTED)
     assert findings(vllm(), engines) == []
     (asked,) = engines.asked
     assert (asked.hardware.name, asked.hardware.sm, asked.hardware.count) == ("b200", 100, 2)
@@ -267,7 +259,7 @@ def test_code_in_a_models_folder_is_not_run(tmp_path: Path) -> None:
     folder.mkdir()
     config = {"model_type": "llama", "auto_map": {"AutoConfig": "configuration_own.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    engines = Engines(tmp_path, ACCEPTED)
     text = vllm_agg_dgd({f"{ARGS}/2": f"--model={folder}"})
     path = tmp_path / "file.yaml"
     path.write_text(text)
@@ -307,7 +299,7 @@ def test_an_engine_gets_a_copy_of_the_config_of_a_models_folder(tmp_path: Path) 
 def test_a_module_that_the_file_names_is_not_imported(
     tmp_path: Path, argument: str, name: str
 ) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    engines = Engines(tmp_path, ACCEPTED)
     (finding,) = findings(vllm_agg_dgd({f"{ARGS}/2": argument}), engines)
     assert finding.rule == "PS187"
     assert f"{name} names Python code, which is not run" in finding.message

@@ -237,6 +237,7 @@ def test_standard_input_is_checked_in_the_same_way() -> None:
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
     found = {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
     assert {"PS002", "PS601", "PS123"} <= found
+    assert done.returncode == 14
 
 
 def sick(changes: Mapping[str, Any]) -> str:

@@ -201,12 +201,10 @@ def located(place: Any) -> Location:
 
 
 # What the source of a compiled file uses besides its facts.
-PROVIDED: Mapping[str, Any] = {
-    provided.__name__: provided
-    for provided in (
-        *(Fix, Level, Location, Rule, RuleResult, Versions, all_of, any_of, attribute, calculated),
-        *(called, compared, components_of, element, elements, engines_of, is_set, key_of),
-        *(levels_of, located, negated, pairs_of, place_in, reported_by_reader, reported_by_run),
-        *(steps_of, versions_of, workers_of),
-    )
-}
+PARTS: tuple[Any, ...] = (
+    *(Fix, Level, Location, Rule, RuleResult, Versions, all_of, any_of, attribute, calculated),
+    *(called, compared, components_of, element, elements, engines_of, is_set, key_of),
+    *(levels_of, located, negated, pairs_of, place_in, reported_by_reader, reported_by_run),
+    *(steps_of, versions_of, workers_of),
+)
+PROVIDED: Mapping[str, Any] = {part.__name__: part for part in PARTS}

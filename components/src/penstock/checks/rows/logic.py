@@ -138,7 +138,9 @@ def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
     return known
 
 
-OF_KNOWN = (len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate, math.gcd)
+OF_KNOWN: tuple[Any, ...] = (
+    *(len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate, math.gcd),
+)
 # Functions of Python that expressions may call. The first ones return None if an argument is None.
 BUILTINS: dict[str, Any] = {
     **{function.__name__: _of_known(function) for function in OF_KNOWN},
