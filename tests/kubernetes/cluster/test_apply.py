@@ -15,8 +15,7 @@ from tests.support.emulated_cluster.store import ApiError
 
 
 def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:
-    code, output = fresh.apply()
-    assert code == 0, output
+    output = fresh.expect(0, "apply", "--yes")
     assert "prefill: created with 2 replicas" in output
     assert "revision 1 is written" in output
     assert output.rstrip().endswith("revision 1 is ready")
@@ -25,16 +24,14 @@ def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:
 
 
 def test_a_quiet_apply_prints_the_result_without_progress(fresh: Cluster) -> None:
-    code, output = fresh.apply("-q")
-    assert code == 0, output
+    output = fresh.expect(0, "apply", "--yes", "-q")
     assert "revision 1 is written" in output
     assert output.rstrip().endswith("revision 1 is ready")
     assert "2/2 ready" not in output
 
 
 def test_apply_without_changes_writes_nothing_and_waits(installed: Cluster) -> None:
-    code, output = installed.apply()
-    assert code == 0
+    output = installed.expect(0, "apply", "--yes")
     assert "no changes" in output
     assert "is written" not in output
     assert "revision 1 is ready" in output
@@ -43,8 +40,7 @@ def test_apply_without_changes_writes_nothing_and_waits(installed: Cluster) -> N
 def test_a_missing_image_is_reported_and_the_old_workers_keep_serving(installed: Cluster) -> None:
     since = len(installed.operator.serving)
     installed.edit(engine=MISSING)
-    code, output = installed.apply()
-    assert code == RolloutError.exit_code, output
+    output = installed.expect(RolloutError, "apply", "--yes")
     assert "image cannot be pulled" in output
     assert 'Back-off pulling image "example.com/missing:1.6.1": not found' in output
     assert "run `penstock rollback`, or fix the graph and run `penstock apply`" in output
@@ -53,8 +49,7 @@ def test_a_missing_image_is_reported_and_the_old_workers_keep_serving(installed:
 
 def test_a_crash_is_reported_with_the_end_of_its_log(installed: Cluster) -> None:
     installed.edit(decode={"args": ["--crash"]})
-    code, output = installed.apply("--skip-check")
-    assert code == RolloutError.exit_code, output
+    output = installed.expect(RolloutError, "apply", "--yes", "--skip-check")
     assert "keeps crashing: exit code 1 (Error)" in output
     assert "| ValueError: no such parser" in output
 
@@ -65,8 +60,7 @@ def test_an_unschedulable_pod_is_reported_with_the_missing_resource(
     """A node may still be added, so the rollout fails only after its timeout."""
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
-    code, output = fresh.apply("--timeout-s", "90")
-    assert code == RolloutError.exit_code, output
+    output = fresh.expect(RolloutError, "apply", "--yes", "--timeout-s", "90")
     assert "is not ready after 90 s" in output
     assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output
 
@@ -79,8 +73,7 @@ def test_apply_upgrades_a_release_of_helms_cli(fresh: Cluster) -> None:
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
         config.install(chart_path(), NAME, values)
     fresh.edit(decode={"replicas": 2})
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
     assert fresh.replicas()["decode"] == 2
 
 
@@ -102,8 +95,7 @@ def test_the_second_of_two_quick_edits_wins(installed: Cluster) -> None:
     first = installed.start("apply", "--yes", "--skip-check")
     _until_written(installed, revision=2)
     installed.edit(decode={"args": ["--second"]})
-    code, output = installed.apply("--skip-check")
-    assert code == 0, output
+    installed.expect(0, "apply", "--yes", "--skip-check")
     output, _ = first.communicate(timeout=120)
     assert first.returncode == RolloutError.exit_code, output
     assert "revision 2 was superseded by revision 3 before it was ready" in output
@@ -125,9 +117,7 @@ def test_a_rollout_continues_after_ctrl_c(installed: Cluster) -> None:
     assert watching.returncode == 130, output
     assert "revision 2 is written and its rollout continues" in output
     installed.operator.machine.steps_to_ready = lambda _: 2
-    code, output = installed.apply("--skip-check")
-    assert code == 0, output
-    assert "revision 2 is ready" in output
+    assert "revision 2 is ready" in installed.expect(0, "apply", "--yes", "--skip-check")
 
 
 def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
@@ -147,9 +137,7 @@ def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == 0, output
-    assert "retrying" in output
+    assert "retrying" in installed.expect(0, "apply", "--yes")
 
 
 def test_a_permanently_unavailable_api_is_an_error(installed: Cluster) -> None:
@@ -158,11 +146,9 @@ def test_a_permanently_unavailable_api_is_an_error(installed: Cluster) -> None:
             raise ApiError(503, "Unavailable", "not now")
 
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply("--no-wait")
+    installed.apply("--no-wait")
     installed.api.gate = gate
-    code, output = installed.apply()
-    assert code == ClusterError.exit_code
-    assert "503: not now" in output
+    assert "503: not now" in installed.expect(ClusterError, "apply", "--yes")
 
 
 @pytest.mark.parametrize("code", [400, 403, 409, 422])
@@ -177,35 +163,28 @@ def test_a_rejected_write_names_the_object_and_changes_nothing(
 
     installed.api.store.admission.append(reject)
     installed.edit(decode={"replicas": 2})
-    exit_code, output = installed.apply()
-    assert exit_code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "apply", "--yes")
     assert "DynamoGraphDeployment quick: not like this" in output
     assert installed.live()["spec"] == before
 
 
 def test_without_a_terminal_and_without_yes_nothing_is_written(fresh: Cluster) -> None:
-    code, output = fresh.run("apply")
-    assert code == 2
+    output = fresh.expect(2, "apply")
     assert "apply to default/quick needs confirmation: use a terminal, or pass --yes" in output
     assert DGD not in fresh.api.store.objects
 
 
 def test_errors_of_check_stop_apply(fresh: Cluster) -> None:
     fresh.edit(model={"context_length": 1_000_000})
-    code, output = fresh.apply()
-    assert (code, "--skip-check" in output) == (14, True), output
+    assert "--skip-check" in fresh.expect(14, "apply", "--yes")
     assert fresh.api.requests == []
 
 
 def test_apply_waits_for_plain_deployments(fresh: Cluster) -> None:
     fresh.edit(platform="plain")
-    code, output = fresh.apply()
-    assert code == 0, output
-    assert "etcd 1/1 ready" in output
+    assert "etcd 1/1 ready" in fresh.expect(0, "apply", "--yes")
     fresh.edit(engine=MISSING)
-    code, output = fresh.apply()
-    assert code == RolloutError.exit_code
-    assert "image cannot be pulled" in output
+    assert "image cannot be pulled" in fresh.expect(RolloutError, "apply", "--yes")
 
 
 def _until_printed(process: subprocess.Popen[str], text: str) -> None:

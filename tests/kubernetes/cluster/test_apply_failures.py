@@ -20,8 +20,7 @@ def test_apply_waits_without_permission_to_list_events(installed: Cluster) -> No
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == 0, output
+    output = installed.expect(0, "apply", "--yes")
     assert output.count("events is forbidden") == 1
     assert installed.run("status", "--cluster")[0] == 0
 
@@ -41,8 +40,7 @@ def test_a_concurrent_change_of_another_client_is_not_overwritten(
     other_client = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
     monkeypatch.setattr(arguments, "confirm", agree)
     installed.edit(decode={"replicas": 2})
-    code, output = installed.run("apply")
-    assert code == ClusterError.exit_code, output
+    output = installed.expect(ClusterError, "apply")
     assert "another client changed it in the meantime: it is now revision 2 (deployed)" in output
     assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # of the other client
 
@@ -55,16 +53,14 @@ def test_failing_old_pods_do_not_fail_the_rollout_that_replaces_them(installed: 
     slow.steps_to_ready = lambda _: 90  # seconds; a permanent problem may last for 60
     slow.is_there = lambda image: True
     installed.edit(engine={"image": "example.com/there:1.6.1"})
-    code, output = installed.apply("--rollback-on-failure")
-    assert code == 0, output
+    installed.expect(0, "apply", "--yes", "--rollback-on-failure")
 
 
 def test_rollback_on_failure_works_for_an_already_written_revision(installed: Cluster) -> None:
     good = installed.live()["spec"]
     installed.edit(engine=MISSING)
     assert installed.apply("--no-wait")[0] == 0
-    code, output = installed.apply("--rollback-on-failure")
-    assert code == RolloutError.exit_code
+    output = installed.expect(RolloutError, "apply", "--yes", "--rollback-on-failure")
     assert "revision 2 failed and was rolled back to revision 1" in output
     assert installed.live()["spec"] == good
 
@@ -102,8 +98,7 @@ def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "apply", "--yes")
     assert "the write failed partway: some objects may already be updated" in output
     installed.api.gate = lambda _: None
     assert installed.run("rollback", "1", "--yes")[0] == 0

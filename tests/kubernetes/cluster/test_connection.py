@@ -37,8 +37,7 @@ def failing(cluster: Cluster, verb: str, *arguments: str) -> str:
     options = {"apply": ["--yes"], "uninstall": ["--yes"], "rollback": ["--yes"]}
     options |= {"status": ["--cluster"]}
     before = cluster.api.store.version
-    code, output = cluster.run(verb, *options.get(verb, ()), *arguments)
-    assert code == ClusterError.exit_code, output
+    output = cluster.expect(ClusterError, verb, *options.get(verb, ()), *arguments)
     assert cluster.api.store.version == before
     assert "Traceback" not in output
     return output
@@ -62,8 +61,7 @@ def behind_proxy(cluster: Cluster, url: str) -> None:
 
 def test_every_request_goes_through_the_proxy_of_the_kubeconfig(fresh: Cluster) -> None:
     behind_proxy(fresh, fresh.api.url)
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
     assert fresh.run("diff")[0] == 0
     direct = [r for r in fresh.api.requests if not r.split()[1].startswith("http://api.invalid/")]
     assert not direct
@@ -216,9 +214,7 @@ def test_8_an_unverified_server_is_a_single_warning(
 def test_8_a_platform_without_the_operator_needs_no_crds(fresh: Cluster) -> None:
     fresh.api.absent = {(V1BETA1, plural) for plural in RESOURCES[V1BETA1]}
     fresh.edit(platform="plain")
-    code, output = fresh.run("diff")
-    assert code == EXIT_CHANGED, output
-    assert "rejected" not in output
+    assert "rejected" not in fresh.expect(EXIT_CHANGED, "diff")
 
 
 @pytest.mark.needs("recordings")
@@ -235,8 +231,7 @@ def test_13_a_malformed_object_is_a_rejection(installed: Cluster) -> None:
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.run("diff")
-    assert code == EXIT_CHANGED
+    output = installed.expect(EXIT_CHANGED, "diff")
     assert "rejected by the API server: DynamoGraphDeployment quick: failed to create typed" in (
         output
     )

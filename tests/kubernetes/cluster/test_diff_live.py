@@ -238,7 +238,6 @@ def test_the_client_that_installed_the_release_can_write_again_after_penstock(
 
     assert apply(32, force=True)[0] == 200  # takes over from the process that installed it
     released.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, output = released.run("apply", "--yes", "--no-wait")
-    assert code == 0, output
+    released.expect(0, "apply", "--yes", "--no-wait")
     code, output = apply(128, force=False)
     assert code == 200, output

@@ -111,8 +111,7 @@ def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
     }
     options = {"cluster": cluster}
     with on_site(request.param, options) as site:
-        code, output = site.apply()
-        assert code == 0, output
+        site.expect(0, "apply", "--yes")
         yield site
 
 
@@ -133,11 +132,10 @@ def test_every_edit_is_seen_and_undone(site: Site) -> None:
     before = {path: content(site.read(path)) for path, _, _ in edits}
     for path, operations, text in edits:
         site.patch(path, operations, "kubectl-edit")
-        code, output = site.run("diff")
-        assert (code, text in output) == (EXIT_CHANGED, True), (text, output)
+        output = site.expect(EXIT_CHANGED, "diff")
+        assert text in output
         assert "rejected" not in output
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert {path: content(site.read(path)) for path in before} == before
     assert site.run("diff")[0] == 0
 
@@ -152,8 +150,7 @@ def test_what_controllers_and_other_tools_write_is_no_drift(site: Site) -> None:
         known = site.read(path)["spec"]["template"]["metadata"].get("annotations") or {}
         operation = {"op": "add", "path": place, "value": {**known, **restart}}
         site.patch(path, [operation], "kubectl-rollout")
-    code, output = site.run("diff")
-    assert code == 0, output
+    site.expect(0, "diff")
 
 
 def entry(manager: str, time: str, *names: str) -> dict[str, Any]:

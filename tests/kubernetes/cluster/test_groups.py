@@ -57,11 +57,9 @@ def test_a_change_of_the_worker_template_restarts_the_pool_and_is_reported() -> 
 def test_a_leader_worker_set_is_installed_and_scaled(fresh: Cluster) -> None:
     values = graph() | {"model": {"id": "a/b", "cache": {"pvc": "models"}}}
     fresh.graph.write_text(yaml.safe_dump(values))
-    code, output = fresh.apply()
-    assert code == 0, output
+    output = fresh.expect(0, "apply", "--yes")
     assert "decode: created with 1 replica of 16 GPUs on 2 nodes" in output
-    code, output = fresh.run("scale", "decode=2", "--cluster", "--yes")
-    assert code == 0, output
+    fresh.expect(0, "scale", "decode=2", "--cluster", "--yes")
     (group,) = fresh.api.store.of_kind("LeaderWorkerSet")
     assert group["spec"]["replicas"] == 2
     assert group["status"]["readyReplicas"] == 2

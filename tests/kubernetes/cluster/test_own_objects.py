@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.cluster.api import Api
-from penstock.cluster.observe import OwnObjects
+from penstock.cluster.progress import OwnObjects
 from penstock.errors import RolloutError
 from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS

@@ -12,7 +12,7 @@ import pytest
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.api import Api
 from penstock.cluster.diagnose import Diagnosis, diagnose
-from penstock.cluster.observe import OwnObjects, baseline, observe
+from penstock.cluster.progress import OwnObjects, baseline, observe
 from penstock.cluster.release import require_release
 from penstock.errors import ClusterError, RolloutError
 from penstock.helm import ReleaseTarget
@@ -55,8 +55,7 @@ def test_5_a_config_map_outside_the_record_is_no_drift(installed: Cluster) -> No
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
     assert installed.apply()[0] == ClusterError.exit_code
     installed.api.gate = lambda _: None
-    code, output = installed.run("diff")
-    assert code == EXIT_CHANGED
+    output = installed.expect(EXIT_CHANGED, "diff")
     assert "drift: prefill: config.engine.block_size 64 → unset since the release" in output
     assert "backend" not in output  # the file of the revision before is read
 
@@ -66,8 +65,7 @@ def test_5_a_deleted_config_map_restarts_nothing(installed: Cluster) -> None:
     (key,) = [k for k in store.objects if k[1] == "configmaps" and "prefill" in k[3]]
     store.remove(key)
     pods = {p["metadata"]["name"] for p in store.of_kind("Pod")}
-    code, output = installed.run("diff")
-    assert code == EXIT_CHANGED
+    output = installed.expect(EXIT_CHANGED, "diff")
     assert f"drift: ConfigMap {key[3]}: deleted since the release" in output
     assert "restart" not in output
     assert installed.apply()[0] == 0
@@ -93,9 +91,7 @@ def test_6_warnings_from_before_the_change_are_not_shown(installed: Cluster) -> 
     old = warning(installed.live(), "Old", "from yesterday")
     installed.api.store.write(EVENT, {**old, "count": 1})
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == 0, output
-    assert "from yesterday" not in output
+    assert "from yesterday" not in installed.expect(0, "apply", "--yes")
 
 
 @pytest.mark.parametrize("repeated", [{"series": {"count": 2}}, {"count": 2}])
@@ -155,8 +151,7 @@ def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
 
     installed.api.store.admission.append(refuse)
     installed.edit(decode={"args": ["--slow"]})
-    code, output = installed.apply("--skip-check")
-    assert code == RolloutError.exit_code, output
+    output = installed.expect(RolloutError, "apply", "--yes", "--skip-check")
     assert 'pods cannot be created: violates PodSecurity "restricted:latest"' in output
 
 
@@ -172,8 +167,7 @@ def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> N
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == ClusterError.exit_code, output
+    output = installed.expect(ClusterError, "apply", "--yes")
     assert "failed calling webhook" in output
     assert "Check that the pods behind this webhook run, such as the Dynamo operator's." in output
 
@@ -183,8 +177,7 @@ def test_8_an_uninstall_without_the_operator_names_the_finalizer(
 ) -> None:
     installed.operator.stop()
     for _ in range(2):  # Helm's record is gone at the second time
-        code, output = installed.run("uninstall", "--yes")
-        assert code == ClusterError.exit_code, output
+        output = installed.expect(ClusterError, "uninstall", "--yes")
         assert f"DynamoGraphDeployment default/{NAME}: its deletion was requested" in output
         assert "finalizers: nvidia.com/finalizer" in output
         assert f"{NAME} is uninstalled" not in output

@@ -31,19 +31,16 @@ EXTERNAL = {"replicas": None, "autoscaling": {"owner": "external"}}
 
 def install_plain(site: Cluster, **sections: Any) -> None:
     site.edit(platform="plain", **sections)
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
 
 
 @pytest.mark.parametrize("options", [{}, {"cluster": {"monitoring": {"pod_monitors": True}}}])
 def test_1_a_plain_release_can_be_changed(fresh: Cluster, options: Object) -> None:
     install_plain(fresh, **options)
     fresh.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
     assert fresh.run("diff")[0] == 0
-    code, output = fresh.run("rollback", "--yes")
-    assert code == 0, output
+    fresh.expect(0, "rollback", "--yes")
 
 
 @pytest.mark.needs("recordings")
@@ -81,7 +78,7 @@ def test_11_helm_alone_cannot_hand_replicas_to_an_adapter(installed: Cluster) ->
     values["prefill"] = {**values["prefill"], **EXTERNAL}
     target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
     with pytest.raises(HelmError, match="cannot be modified directly when scaling adapter"):
-        helm_writer.upgrade(target, chart_path(), values, "helm")
+        helm_writer.write("upgrade", target, chart=chart_path(), values=values)
 
 
 # The fourth, a port of a NetworkPolicy without a protocol, is not in the chart.
@@ -104,8 +101,7 @@ def test_12_another_manager_of_atomic_fields_does_not_stop_an_apply(fresh: Clust
             assert server_side_apply(url, manifest, force=True).status_code == 200
     assert conflicting == OF_ATOMIC_FIELDS
     fresh.edit(decode={"replicas": 2})
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
     assert fresh.run("diff")[0] == 0
 
 

@@ -59,8 +59,7 @@ def begin_update(cluster: Cluster, until: Callable[[Cluster], bool]) -> str:
     """Change the workers; the text of the file before."""
     text = cluster.graph.read_text()
     cluster.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, output = cluster.apply("--no-wait")
-    assert code == 0, output
+    cluster.expect(0, "apply", "--yes", "--no-wait")
     cluster.wait_until(lambda: until(cluster))
     stop_loading_until_the_next_write(cluster)
     return text
@@ -93,8 +92,7 @@ def test_2_a_revert_keeps_every_pool_complete(
     text = begin_update(slow, until)
     since = len(slow.operator.serving)
     slow.graph.write_text(text)
-    code, output = slow.run(verb, "--yes")
-    assert code == 0, output
+    output = slow.expect(0, verb, "--yes")
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
     assert "starts as a new generation instead" in output
@@ -106,8 +104,7 @@ def test_2_a_revert_keeps_every_pool_complete(
 def test_the_diff_states_what_returning_at_once_would_leave(slow: Cluster) -> None:
     text = begin_update(slow, has_no_old_decode)
     slow.graph.write_text(text)
-    code, output = slow.run("diff")
-    assert code == EXIT_CHANGED
+    output = slow.expect(EXIT_CHANGED, "diff")
     assert "rolling update in progress (" in output
     assert "decode: 0 of 2 old and 2 new pods ready" in output
     assert "rollout: a direct revert would leave" in output
@@ -123,13 +120,12 @@ def test_before_the_first_new_worker_runs_a_revert_restarts_nothing(slow: Cluste
     assert slow.apply("--no-wait")[0] == 0
     slow.wait_until(lambda: len(ready_by_generation(slow, "prefill")) == 2)
     slow.graph.write_text(text)
-    code, output = slow.run("diff")
+    output = slow.run("diff")[1]
     assert "3 × prefill" in output
     assert ") do not restart" in output
     assert "KV cache" not in output
     since = len(slow.operator.serving)
-    code, output = slow.apply()
-    assert code == 0, output
+    slow.expect(0, "apply", "--yes")
     assert {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")} == uids
     assert slow.operator.lowest("prefill", since) == 3
 
@@ -151,8 +147,7 @@ def test_an_update_that_progresses_after_the_diff_is_noticed_before_the_write(
         return True
 
     monkeypatch.setattr(arguments, "confirm", confirm)
-    code, output = slow.apply()
-    assert code == 0, output
+    output = slow.expect(0, "apply", "--yes")
     confirmed, _, written = output.partition("revision 3 is written")[0].partition(
         "the operator ends the update"
     )
@@ -168,10 +163,9 @@ def test_10_a_second_edit_keeps_every_pool_complete(
     begin_update(slow, until)
     since = len(slow.operator.serving)
     slow.edit(prefill={"config": {"engine": {"block_size": 128}}})
-    code, output = slow.run("diff")
+    output = slow.run("diff")[1]
     assert "starts another generation (pods of 3 generations until it is ready)" in output
-    code, output = slow.apply()
-    assert code == 0, output
+    slow.expect(0, "apply", "--yes")
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
 
@@ -183,8 +177,7 @@ def test_a_failed_upgrade_is_rolled_back_without_loss(
     since = len(slow.operator.serving)
     text = slow.graph.read_text()
     slow.edit(prefill={"args": ["--crash"]})
-    code, output = slow.apply("--rollback-on-failure", "--skip-check")
-    assert code == RolloutError.exit_code, output
+    output = slow.expect(RolloutError, "apply", "--yes", "--rollback-on-failure", "--skip-check")
     assert has_replaced_decode(slow, since)
     assert "was rolled back to revision 1" in output
     slow.graph.write_text(text)
@@ -208,15 +201,13 @@ def test_the_annotation_stays_and_another_revert_is_a_further_generation(slow: C
     assert annotations[ROLLOUT] == "3"
     uids = {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
     slow.edit(decode={"replicas": 3})
-    code, output = slow.apply()
-    assert code == 0, output
+    slow.expect(0, "apply", "--yes")
     assert uids <= {p["metadata"]["uid"] for p in slow.api.store.of_kind("Pod")}
 
 
 def test_a_rollback_uses_the_chart_of_the_stored_revision(slow: Cluster) -> None:
     begin_update(slow, has_no_old_decode)
-    code, output = slow.run("rollback", "--yes")
-    assert code == 0, output
+    slow.expect(0, "rollback", "--yes")
     records = [record_of(s) for s in slow.api.store.of_kind("Secret") if "release" in s["data"]]
     first, last = (next(r for r in records if r["version"] == n) for n in (1, 3))
     assert last["chart"]["metadata"] == first["chart"]["metadata"]
@@ -245,9 +236,7 @@ def test_an_update_that_the_operator_has_not_seen_is_noticed(
         return True
 
     monkeypatch.setattr(arguments, "confirm", confirm)
-    code, output = slow.apply()
-    assert code == 0, output
-    assert "the operator has not seen the last change yet" in output
+    assert "the operator has not seen the last change yet" in slow.expect(0, "apply", "--yes")
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
 
@@ -260,8 +249,7 @@ def test_a_revert_to_a_revision_that_helm_no_longer_stores_keeps_every_pool_comp
     slow.api.store.remove(first)
     since = len(slow.operator.serving)
     slow.graph.write_text(text)
-    code, output = slow.apply()
-    assert code == 0, output
+    slow.expect(0, "apply", "--yes")
     assert slow.operator.lowest("decode", since) >= 2
     assert slow.operator.lowest("prefill", since) >= 3
 
@@ -291,7 +279,6 @@ def test_replicas_that_were_changed_by_hand_restart_nothing(slow: Cluster) -> No
 
 def test_the_annotation_is_reserved(fresh: Cluster) -> None:
     fresh.edit(decode={"annotations": {ROLLOUT: "x"}})
-    code, output = fresh.apply()
-    assert code == GraphError.exit_code
+    output = fresh.expect(GraphError, "apply", "--yes")
     assert f"decode.annotations.{ROLLOUT}: is set by penstock" in output
     assert not fresh.api.store.of_kind("DynamoGraphDeployment")

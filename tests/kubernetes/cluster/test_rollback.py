@@ -22,8 +22,7 @@ def fail(cluster: Cluster, *arguments: str) -> str:
     """Apply an image that does not exist; the file is restored."""
     text = cluster.graph.read_text()
     cluster.edit(engine=MISSING)
-    code, output = cluster.apply(*arguments)
-    assert code == RolloutError.exit_code, output
+    output = cluster.expect(RolloutError, "apply", "--yes", *arguments)
     cluster.graph.write_text(text)
     return output
 
@@ -35,8 +34,7 @@ def test_a_failed_revision_that_was_reverted_is_not_chosen(installed: Cluster) -
     assert "(was not ready)" in listed[1]
     assert "(reverts to revision 1)" in listed[2]
     good = installed.live()["spec"]
-    code, output = installed.run("rollback", "--yes")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "rollback", "--yes")
     assert "has no earlier revision that was ready; stored revisions: 1, 2 (was not" in output
     assert "penstock rollback GRAPH REVISION" in output
     assert installed.live()["spec"] == good
@@ -46,8 +44,7 @@ def test_a_failed_revision_that_was_replaced_is_not_chosen(installed: Cluster) -
     fail(installed)
     installed.edit(decode={"replicas": 2})
     assert installed.apply()[0] == 0
-    code, output = installed.run("rollback", "--yes")
-    assert (code, "revision 3 (deployed) → 1" in output) == (0, True), output
+    assert "revision 3 (deployed) → 1" in installed.expect(0, "rollback", "--yes")
 
 
 def test_a_second_failure_is_rolled_back_to_what_was_ready(installed: Cluster) -> None:
@@ -118,8 +115,7 @@ def test_a_user_who_may_not_patch_secrets_can_apply(installed: Cluster) -> None:
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == 0, output
+    installed.expect(0, "apply", "--yes")
     assert outcomes(installed)[1] == (None, None)
 
 
@@ -127,7 +123,8 @@ def test_a_revert_has_its_own_time_limit(installed: Cluster) -> None:
     """`--timeout-s` is for the new revision; what serves again may take longer to load."""
     installed.operator.machine.steps_to_ready = lambda args: 10**6 if "--slow" in args else 100
     installed.edit(decode={"args": ["--slow"]})
-    code, output = installed.apply("--rollback-on-failure", "--timeout-s", "30", "--skip-check")
-    assert code == RolloutError.exit_code, output
+    output = installed.expect(
+        RolloutError, "apply", "--yes", "--rollback-on-failure", "--timeout-s", "30", "--skip-check"
+    )
     assert "revision 2 is not ready after 30 s" in output
     assert "revision 3 is ready" in output

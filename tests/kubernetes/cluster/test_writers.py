@@ -104,12 +104,10 @@ def test_a_failed_write_is_a_difference(installed: Cluster) -> None:
 
     installed.api.gate = gate
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert code == ClusterError.exit_code, output
+    installed.expect(ClusterError, "apply", "--yes")
     installed.api.gate = lambda _: None
     assert installed.replicas()["decode"] == 1
-    code, output = installed.run("diff")
-    assert code == EXIT_CHANGED, output
+    output = installed.expect(EXIT_CHANGED, "diff")
     assert "compared with revision 2 (failed)" in output
     assert "decode: replicas 2 → 1" in output
     assert installed.apply()[0] == 0

@@ -17,8 +17,7 @@ MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
-    from penstock.cluster.rollout import Rollout
-    from penstock.cluster.wait import Clock, Timeouts
+    from penstock.cluster.rollout import Clock, Rollout, Timeouts
     from penstock.helm import ReleaseTarget
     from penstock.serving.understand import Hints
 
@@ -143,14 +142,14 @@ def rollout_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rol
 
 
 def timeouts_of(args: argparse.Namespace) -> Timeouts:
-    from penstock.cluster.wait import Timeouts
+    from penstock.cluster.rollout import Timeouts
 
     return Timeouts(timeout_s=args.timeout_s, clock=clock())
 
 
 def clock() -> Clock:
     """The clock of all verbs that wait for a cluster."""
-    from penstock.cluster.wait import Clock
+    from penstock.cluster.rollout import Clock
 
     return Clock()
 

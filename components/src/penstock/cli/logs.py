@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show_pods(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
-    from penstock.cluster.logs import PodLogs
+    from penstock.cluster.pods import PodLogs
 
     target = arguments.target_of(args)
     api = Api.connect(target)

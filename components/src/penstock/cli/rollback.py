@@ -30,10 +30,10 @@ def _revision(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
+    from penstock.cluster.change import rollback_revision, rollback_transition
     from penstock.cluster.generations import lines
     from penstock.cluster.release import require_release
     from penstock.cluster.rights import Preflight, Verb
-    from penstock.cluster.upgrade import rollback_revision, rollback_transition
 
     target = arguments.target_of(args)
     api = Api.connect(target)

@@ -14,9 +14,8 @@ import httpx
 from penstock.cluster import pods as actions
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
-from penstock.cluster.observe import OwnObjects, read_progress
-from penstock.cluster.pods import Pod, list_pods
-from penstock.cluster.port_forward import forwarded
+from penstock.cluster.pods import Pod, forwarded, list_pods
+from penstock.cluster.progress import OwnObjects, read_progress
 from penstock.cluster.release import Release, require_installed
 from penstock.cluster.rights import FAULT_RIGHTS, Preflight, Verb, needs_to_drill
 from penstock.cluster.workloads import WORKLOAD_KINDS, workloads

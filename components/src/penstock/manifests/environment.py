@@ -21,21 +21,19 @@ SHORTEN = "Remove some, or move the long values to a file in a ConfigMap."
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
+TOO_LONG = f"expands to more than {LONGEST} characters, the longest that Linux passes"
+TOO_MANY = (
+    f"the arguments and variables expand to more than {MOST_CHARACTERS} characters in total, the "
+    "most that Linux passes to a program"
+)
+
+
 class TooLongError(Exception):
     """No process could get the expanded text."""
-
-    def __str__(self) -> str:
-        return f"expands to more than {LONGEST} characters, the longest that Linux passes"
 
 
 class TooManyCharactersError(Exception):
     """No process could get all the arguments and variables."""
-
-    def __str__(self) -> str:
-        return (
-            f"the arguments and variables expand to more than {MOST_CHARACTERS} characters in "
-            "total, the most that Linux passes to a program"
-        )
 
 
 @dataclass(kw_only=True)
@@ -58,7 +56,7 @@ class Environment:
         """Raises TooManyCharactersError."""
         characters = self.characters + len(value) - len(self.known.get(name, ""))
         if characters > MOST_CHARACTERS:
-            raise TooManyCharactersError
+            raise TooManyCharactersError(TOO_MANY)
         self.unknown.pop(name, None)
         self.known[name], self.characters = value, characters
 
@@ -77,7 +75,7 @@ class Environment:
         """
         expanded = expand(text, self._lookup)
         if len(expanded) > LONGEST:
-            raise TooLongError
+            raise TooLongError(TOO_LONG)
         return expanded
 
     def expand_all(self, texts: Iterable[str]) -> Iterator[str]:
@@ -90,7 +88,7 @@ class Environment:
             expanded = self.expand(text)
             characters += len(expanded)
             if characters > MOST_CHARACTERS:
-                raise TooManyCharactersError
+                raise TooManyCharactersError(TOO_MANY)
             yield expanded
 
     def _lookup(self, name: str) -> str | None:
@@ -117,7 +115,7 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
         value = lookup(match[1])
         length += 0 if value is None else len(value)
         if length > LONGEST:
-            raise TooLongError
+            raise TooLongError(TOO_LONG)
         return match[0] if value is None else value
 
     # Without a `)`, each `$(` would be searched to the end of the text.

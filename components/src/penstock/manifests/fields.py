@@ -61,20 +61,12 @@ def unknown_fields(
 
     ``specs``: the schemas as `specs_of` or `stored` returns them.
     """
-    return (
-        difference
-        for difference in _differences(deployment, specs)
-        if isinstance(difference, UnknownField)
-    )
+    return (d for d in _differences(deployment, specs) if isinstance(d, UnknownField))
 
 
 def bad_values(deployment: Mapping[str, Any], specs: Mapping[str, Schema]) -> Iterator[BadValue]:
     """Every value below `spec` that the CRD of the object's version excludes."""
-    return (
-        difference
-        for difference in _differences(deployment, specs)
-        if isinstance(difference, BadValue)
-    )
+    return (d for d in _differences(deployment, specs) if isinstance(d, BadValue))
 
 
 def fits(value: Any, schema: Schema) -> bool:

@@ -14,9 +14,7 @@ from penstock.manifests.configmaps import ConfigMaps, collect
 from penstock.manifests.deployment import Component, Deployment, NoConfig, Role
 from penstock.manifests.documents import Cursor, Document, parse
 from penstock.manifests.engine_files import read_engine_config
-from penstock.manifests.gpus import claim_templates, pod_gpus
-from penstock.manifests.launches import Expanded, Started, read_container
-from penstock.manifests.mounts import Mounts
+from penstock.manifests.launches import Expanded, Mounts, Started, read_container
 from penstock.manifests.other_objects import DGD, no_deployment
 from penstock.manifests.placeholders import (
     Unfilled,
@@ -24,7 +22,15 @@ from penstock.manifests.placeholders import (
     unfilled,
     without_consequences,
 )
-from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
+from penstock.manifests.pods import (
+    V1ALPHA1,
+    V1BETA1,
+    Container,
+    Pod,
+    claim_templates,
+    pod_gpus,
+    pods,
+)
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.places import node_at
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
-from penstock.cluster.observe import OwnObjects, read_objects
-from penstock.cluster.progress import Observation, progress_of
+from penstock.cluster.progress import Observation, OwnObjects, progress_of, read_objects
 from penstock.cluster.release import Release, read_installed, require_installed
 from penstock.cluster.status import HTTP_PORT, frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads

@@ -1,4 +1,7 @@
-"""The state of a shell: variables, files, directory; copied for subshells and branches."""
+"""The state of a shell: variables, files, directory; copied for subshells and branches.
+
+A statement ends with an `Outcome`, or leaves a loop, a function or the script.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,49 @@ LOCAL_RANK
 _SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
 LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a statement leaves behind."""
+
+    # None if only the cluster knows it. Commands other than conditions (`[ … ]`, grep) are assumed
+    # to succeed.
+    status: bool | None
+    # The condition of which the status is unknown.
+    question: str = ""
+    # Known for echo, printf and cat.
+    output: Text | None = None
+
+
+class Leave(Exception):  # noqa: N818  control flow, not an error
+    """Leaves a loop or a function."""
+
+
+class Break(Leave):
+    pass
+
+
+class Continue(Leave):
+    pass
+
+
+class Return(Leave):
+    pass
+
+
+class Exit(Exception):  # noqa: N818
+    """Leaves the script."""
+
+    def __init__(self, status: bool | None) -> None:
+        self.status = status
+
+
+class Replaced(Exit):
+    """`exec`: another program replaces the script."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
 
 @dataclass(kw_only=True)
