@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
-from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, URL, Cluster
+from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, Cluster
 from tests.support.emulated_cluster.store import ApiError
 
 
@@ -54,9 +54,7 @@ def test_a_crash_is_reported_with_the_end_of_its_log(installed: Cluster) -> None
     assert "| ValueError: no such parser" in output
 
 
-def test_an_unschedulable_pod_is_reported_with_the_missing_resource(
-    fresh: Cluster,
-) -> None:
+def test_an_unschedulable_pod_is_reported_with_the_missing_resource(fresh: Cluster) -> None:
     """A node may still be added, so the rollout fails only after its timeout."""
     fresh.graph.write_text((ROOT / "dynamo_graphs" / "gpt-oss-20b-h100.yaml").read_text())
     fresh.operator.machine.gpus = 0
@@ -75,18 +73,6 @@ def test_apply_upgrades_a_release_of_helms_cli(fresh: Cluster) -> None:
     fresh.edit(decode={"replicas": 2})
     fresh.expect(0, "apply", "--yes")
     assert fresh.replicas()["decode"] == 2
-
-
-def test_only_our_own_applies_are_forced(installed: Cluster) -> None:
-    """No object is deleted and recreated, and Helm's own writes are not forced."""
-    begun = len(installed.api.requests)
-    installed.edit(decode={"replicas": 2})
-    installed.apply()
-    sent = installed.api.requests[begun:]
-    assert not [r for r in sent if r.startswith("DELETE") and URL in r]
-    forced = [r for r in sent if r.startswith("PATCH") and "force=true" in r and URL in r]
-    assert forced
-    assert all("fieldManager=helm" in r or "fieldManager=python" in r for r in forced)
 
 
 def test_the_second_of_two_quick_edits_wins(installed: Cluster) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from penstock.cli import arguments
@@ -63,32 +61,6 @@ def test_rollback_on_failure_works_for_an_already_written_revision(installed: Cl
     output = installed.expect(RolloutError, "apply", "--yes", "--rollback-on-failure")
     assert "revision 2 failed and was rolled back to revision 1" in output
     assert installed.live()["spec"] == good
-
-
-def test_config_maps_are_written_before_the_pods_that_mount_them(installed: Cluster) -> None:
-    missing = []
-
-    def record(new: dict[str, object], _: object) -> None:
-        if new.get("kind") == "DynamoGraphDeployment":
-            existing = {o["metadata"]["name"] for o in installed.api.store.of_kind("ConfigMap")}
-            missing.extend(_config_maps(new) - existing)
-
-    installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    planned = _config_maps(installed.live())
-    installed.api.store.admission.append(record)
-    assert installed.apply("--no-wait")[0] == 0
-    assert _config_maps(installed.live()) != planned
-    dry_runs = 2  # before any write: of the diff, and of the search for other owners of fields
-    assert len(missing) <= dry_runs
-
-
-def _config_maps(graph: Any) -> set[str]:
-    volumes = [
-        volume
-        for component in graph["spec"]["components"]
-        for volume in component["podTemplate"]["spec"].get("volumes", ())
-    ]
-    return {v["configMap"]["name"] for v in volumes if "configMap" in v}
 
 
 def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None:

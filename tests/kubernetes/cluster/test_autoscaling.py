@@ -180,10 +180,7 @@ def test_a_changed_target_and_a_changed_budget_are_each_reported() -> None:
     def rendered(target: int, max_gpus: int) -> tuple[Any, ...]:
         keda = {"owner": "keda", "max": 8, "signal": "requests", "target": target}
         planner = {"max_gpus": max_gpus, "config": {"ttft_ms": 500, "itl_ms": 20}}
-        pools = {
-            "prefill": {"autoscaling": {"owner": "planner"}},
-            "decode": {"autoscaling": keda},
-        }
+        pools = {"prefill": {"autoscaling": {"owner": "planner"}}, "decode": {"autoscaling": keda}}
         return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
 
     output = "\n".join(as_lines(diff(rendered(16, 16), rendered(32, 24))))

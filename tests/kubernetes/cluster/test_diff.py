@@ -52,12 +52,7 @@ MONITORED = {"cluster": {"monitoring": {"pod_monitors": True}}}
 @pytest.mark.parametrize(
     ("before", "after", "expected", "texts"),
     [
-        (
-            None,
-            graph(),
-            CREATED,
-            ["decode: created with 2 replicas of 4 GPUs", "GPUs: 0 → 12"],
-        ),
+        (None, graph(), CREATED, ["decode: created with 2 replicas of 4 GPUs", "GPUs: 0 → 12"]),
         *(
             (
                 graph(platform=platform),
@@ -98,12 +93,7 @@ MONITORED = {"cluster": {"monitoring": {"pod_monitors": True}}}
             },
             [],
         ),
-        (
-            graph(),
-            graph(platform="plain"),
-            CREATED,
-            ["all objects are deleted and recreated"],
-        ),
+        (graph(), graph(platform="plain"), CREATED, ["all objects are deleted and recreated"]),
         (graph(), graph(decode={"replicas": 0}), None, ["SERVING STOPS"]),
         (
             graph(),
@@ -181,11 +171,7 @@ def with_claim(mode: str) -> Values:
             ['decode: multinode unset → {"nodeCount": 2}', "nvidia.com/enable-grove"],
         ),
         (graph(), graph(**RACK), ["topologyConstraint"]),
-        (
-            graph(),
-            graph(engine={"kind": "vllm"}),
-            ["spec.backendFramework trtllm → vllm"],
-        ),
+        (graph(), graph(engine={"kind": "vllm"}), ["spec.backendFramework trtllm → vllm"]),
         (
             with_claim("ReadWriteMany"),
             with_claim("ReadWriteOnce"),

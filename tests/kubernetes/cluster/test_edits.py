@@ -37,13 +37,13 @@ EVERYWHERE: list[Edit] = [
         "/spec/unhealthyPodEvictionPolicy",
         "IfHealthyBudget",
         "spec.unhealthyPodEvictionPolicy AlwaysAllow → IfHealthyBudget",
-    ),
+    )
 ]
 MONITORED: list[Edit] = [
-    change(MONITOR, "/spec/podMetricsEndpoints", [], "spec.podMetricsEndpoints"),
+    change(MONITOR, "/spec/podMetricsEndpoints", [], "spec.podMetricsEndpoints")
 ]
 GUARDED: list[Edit] = [
-    change(NETWORK, "/spec/ingress", [{}], "NetworkPolicy contract: spec.ingress"),
+    change(NETWORK, "/spec/ingress", [{}], "NetworkPolicy contract: spec.ingress")
 ]
 ON_PLAIN: list[Edit] = [
     change(SERVICE, "/spec/selector", {"app": "gone"}, "spec.selector"),
@@ -85,13 +85,7 @@ ON_OPERATOR: list[Edit] = [
         "decode: env.FOO unset → bar since the release, by kubectl-edit",
         "add",
     ),
-    change(
-        GRAPH,
-        "/spec/components/1/sharedMemorySize",
-        "3Gi",
-        "prefill: sharedMemorySize",
-        "add",
-    ),
+    change(GRAPH, "/spec/components/1/sharedMemorySize", "3Gi", "prefill: sharedMemorySize", "add"),
 ]
 CASES = [
     pytest.param("plain", id="plain"),

@@ -102,13 +102,6 @@ def test_an_object_of_the_same_name_from_before_is_not_the_release_s(installed: 
     assert owned.component({**reference, "kind": "Node", "uid": "n"}) is None
 
 
-def test_each_object_is_read_once(installed: Cluster) -> None:
-    owned, reference = own_objects(installed), reference_to(installed.live())
-    before = len(installed.api.requests)
-    assert [owned.component(reference) for _ in range(3)] == [""] * 3
-    assert len(installed.api.requests) == before + 1
-
-
 def test_a_kind_that_the_user_may_not_read_is_named(installed: Cluster) -> None:
     """Its warnings are not shown, and `status` says so."""
 

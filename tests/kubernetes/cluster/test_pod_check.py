@@ -14,14 +14,10 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster.api import Api
-from penstock.cluster.current_state import pod_refusals
 from penstock.cluster.diff import diff
 from penstock.cluster.workloads import pod_templates
 from penstock.errors import CheckError, ClusterError
-from penstock.helm import ReleaseTarget
 from penstock.manifests.render import render
-from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.policies import ENFORCE
 from tests.support.emulated_cluster.released import NAME, Cluster
@@ -178,15 +174,6 @@ def test_7_pods_that_already_run_are_not_checked(installed: Cluster) -> None:
     refused(installed, "pods of frontend: exceeded quota: few")  # surge: one more pod
 
 
-def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
-    before = fresh.api.store.version
-    assert fresh.run("diff")[0] == EXIT_CHANGED
-    created = [r for r in fresh.api.requests if r.startswith("POST") and "/pods?" in r]
-    assert len(created) == 3  # one per component
-    assert all("dryRun=All" in request for request in created)
-    assert fresh.api.store.version == before
-
-
 # ---- item 14: what the operator's webhook accepts ----
 
 
@@ -250,28 +237,3 @@ def test_14_diff_rejects_a_change_from_decode_to_prefill(installed: Cluster) -> 
 
 
 # ---- the recorded refusals ----
-
-
-@pytest.mark.needs("recordings")
-@pytest.mark.parametrize(
-    "name", ["podsecurity-restricted", "podsecurity-baseline", "service-account-missing"]
-)
-def test_7_a_recorded_refusal_is_reported_without_the_pods_name(fresh: Cluster, name: str) -> None:
-    file = RECORDINGS / "errors" / f"{name}.json"
-    recorded = json.loads(file.read_text())["podDirectly"]
-    body = recorded["response"]["body"]
-
-    def gate(path: str) -> None:
-        if path.endswith("/pods"):
-            raise ApiError(recorded["response"]["status"], body["reason"], body["message"])
-
-    fresh.api.gate = gate
-    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=fresh.kubeconfig)
-    values = yaml.safe_load(fresh.graph.read_text())
-    objects = render(values, name=NAME).objects
-    refusals, _ = pod_refusals(Api.connect(target), (), objects, {})
-    reason = body["message"].split("is forbidden: ", 1)[1]
-    assert {text.partition(". Fix:")[0] for _, text in refusals} == {reason}
-    assert [where for where, _ in refusals] == [
-        f"pods of {pool}" for pool in ("frontend", "prefill", "decode")
-    ]

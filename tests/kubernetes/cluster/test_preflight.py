@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -25,7 +24,6 @@ from penstock.helm import ReleaseTarget
 from penstock.manifests.source import render_graph
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.access import Access, Action, User
-from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError, Object, Store
@@ -236,36 +234,6 @@ def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
     log = Path(note[2])
     assert json.loads(log.read_text())["request"]["spec"]["resourceAttributes"]
     assert list(tmp_path.glob("penstock-error-*")) == [log], "one for all reviews"
-
-
-@pytest.mark.parametrize(
-    ("metadata", "status"),
-    [
-        ({"name": "get pods"}, 422),
-        ({"labels": {"a": "b"}}, 422),
-        ({"generateName": "a"}, 422),
-        ({"namespace": "default"}, 201),
-        ({}, 201),
-    ],
-)
-def test_a_review_with_metadata_is_refused_as_on_a_real_server(
-    metadata: Object, status: int
-) -> None:
-    """../shared/real-cluster/emulator-2026-11-28/selfsubjectaccessreview.json."""
-    review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
-    with ApiServer() as api:
-        response = httpx.post(f"{api.url}{rights.REVIEWS}", json=review)
-        assert len(api.refused_reviews) == (status == 422)
-        api.refused_reviews.clear()
-    assert response.status_code == status, response.text
-
-
-def test_few_requests(installed: Cluster) -> None:
-    """One review per right, also for several objects of a kind."""
-    installed.api.requests.clear()
-    assert installed.run("uninstall", "--yes")[0] == 0
-    reviews = [r for r in installed.api.requests if r.endswith(REVIEWS)]
-    assert len(reviews) == 13
 
 
 EVERYTHING = [rights.any_object(kind) for kind in workloads.CHART_KINDS]

@@ -172,9 +172,7 @@ def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> N
     assert "Check that the pods behind this webhook run, such as the Dynamo operator's." in output
 
 
-def test_8_an_uninstall_without_the_operator_names_the_finalizer(
-    installed: Cluster,
-) -> None:
+def test_8_an_uninstall_without_the_operator_names_the_finalizer(installed: Cluster) -> None:
     installed.operator.stop()
     for _ in range(2):  # Helm's record is gone at the second time
         output = installed.expect(ClusterError, "uninstall", "--yes")

@@ -170,9 +170,7 @@ def test_10_a_second_edit_keeps_every_pool_complete(
     assert slow.operator.lowest("prefill", since) >= 3
 
 
-def test_a_failed_upgrade_is_rolled_back_without_loss(
-    slow: Cluster,
-) -> None:
+def test_a_failed_upgrade_is_rolled_back_without_loss(slow: Cluster) -> None:
     """The new decode workers are ready, the new prefill workers never are."""
     since = len(slow.operator.serving)
     text = slow.graph.read_text()

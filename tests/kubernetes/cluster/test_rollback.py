@@ -67,9 +67,7 @@ def test_nothing_is_rolled_back_if_nothing_was_ready(fresh: Cluster) -> None:
     assert len(outcomes(fresh)) == 2
 
 
-def test_a_revision_written_without_a_wait_is_ready_if_it_is_at_its_end(
-    installed: Cluster,
-) -> None:
+def test_a_revision_written_without_a_wait_is_ready_if_it_is_at_its_end(installed: Cluster) -> None:
     installed.edit(decode={"replicas": 2})
     assert installed.apply("--no-wait")[0] == 0
     installed.clock.sleep(30)

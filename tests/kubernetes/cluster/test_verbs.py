@@ -161,9 +161,7 @@ class Watch:
         return code
 
 
-def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(
-    installed: Cluster,
-) -> None:
+def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(installed: Cluster) -> None:
     unavailable = threading.Event()
 
     def gate(path: str) -> None:

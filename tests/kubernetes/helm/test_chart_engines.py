@@ -26,10 +26,7 @@ def test_trtllm_prefill(chart: Chart) -> None:
         "revision": "abc",
         "kv_cache_config": {"enable_block_reuse": True},
         "disable_overlap_scheduler": True,
-        "cache_transceiver_config": {
-            "backend": "NIXL",
-            "max_tokens_in_buffer": 131072,
-        },
+        "cache_transceiver_config": {"backend": "NIXL", "max_tokens_in_buffer": 131072},
     }
 
 
@@ -121,11 +118,7 @@ def test_vllm_prefill(chart: Chart) -> None:
             "kv_load_failure_policy": "recompute",
             "kv_connector_extra_config": {"kv_lease_duration": 60},
         },
-        "speculative-config": {
-            "method": "eagle3",
-            "num_speculative_tokens": 3,
-            "model": "x/draft",
-        },
+        "speculative-config": {"method": "eagle3", "num_speculative_tokens": 3, "model": "x/draft"},
     }
 
 
@@ -148,11 +141,7 @@ def test_sglang_prefill(chart: Chart) -> None:
         "tp-size": 1,
         "context-length": 131072,
         "revision": "abc",
-        "kv-events-config": {
-            "publisher": "zmq",
-            "topic": "kv-events",
-            "endpoint": "tcp://*:5557",
-        },
+        "kv-events-config": {"publisher": "zmq", "topic": "kv-events", "endpoint": "tcp://*:5557"},
         "host": "0.0.0.0",
         "disaggregation-transfer-backend": "nixl",
         "speculative-algorithm": "EAGLE3",
@@ -272,11 +261,7 @@ def test_llamacpp_gets_the_context_and_its_role(chart: Chart) -> None:
     values = graph_values(
         "llamacpp", model=MODEL, engine=engine, prefill={"config": {"n_batch": 64}}
     )
-    assert chart.config(values, "prefill") == {
-        "n_ctx_seq": 131072,
-        "n_parallel": 8,
-        "n_batch": 64,
-    }
+    assert chart.config(values, "prefill") == {"n_ctx_seq": 131072, "n_parallel": 8, "n_batch": 64}
     assert chart.config(values, "decode") == {"n_ctx_seq": 131072, "n_parallel": 8}
     for pool in ("prefill", "decode"):
         args = chart.args(values, pool)

@@ -45,9 +45,7 @@ def test_the_kv_cache_gauge_is_set_by_all_engines() -> None:
 
 @pytest.mark.e2e
 @pytest.mark.needs("prometheus")
-def test_no_signal_is_0_without_scrape_targets(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_no_signal_is_0_without_scrape_targets(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The result is empty, which KEDA treats as an error: an outage does not scale in."""
     with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as prometheus:
         prometheus.wait(lambda: bool(prometheus.query("vector(1)")))
