@@ -1,17 +1,26 @@
-"""`penstock apply` with real Helm over the emulated API and operator."""
+"""`penstock apply` with real Helm over the emulated API and operator.
+
+Also with concurrent clients, missing permissions, and writes that fail or are interrupted.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import threading
+from pathlib import Path
 
 import helm_python
 import pytest
 
+from penstock.cli import arguments
+from penstock.cli import main as cli
+from penstock.cli.diff import EXIT_CHANGED
 from penstock.errors import ClusterError, RolloutError
 from penstock.manifests.render import chart_path
-from tests.support.emulated_cluster.released import DGD, MISSING, NAME, ROOT, Cluster
-from tests.support.emulated_cluster.store import ApiError
+from tests.support.emulated_cluster.released import DGD, MISSING, NAME, PROCESS_S, ROOT, Cluster
+from tests.support.emulated_cluster.store import ApiError, Object
 
 
 def test_apply_waits_until_an_installation_is_ready(fresh: Cluster) -> None:
@@ -189,3 +198,188 @@ def _until_written(cluster: Cluster, revision: int) -> None:
             and record["metadata"]["labels"].get("status") == "deployed"
         )
     )
+
+
+def test_apply_waits_without_permission_to_list_events(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if path.endswith("/events"):
+            raise ApiError(403, "Forbidden", "events is forbidden")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    output = installed.expect(0, "apply", "--yes")
+    assert output.count("events is forbidden") == 1
+    assert installed.run("status", "--cluster")[0] == 0
+
+
+def test_a_concurrent_change_of_another_client_is_not_overwritten(
+    installed: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def agree(_: object, question: str) -> bool:
+        """Another client applies while the confirmation is pending."""
+        monkeypatch.setattr(arguments, "confirm", lambda *_: True)
+        text = installed.graph.read_text()
+        installed.edit(prefill={"replicas": 3})
+        assert cli.main([*other_client, "--no-wait"]) == 0
+        installed.graph.write_text(text)
+        return True
+
+    other_client = ["apply", str(installed.graph), "--kubeconfig", str(installed.kubeconfig)]
+    monkeypatch.setattr(arguments, "confirm", agree)
+    installed.edit(decode={"replicas": 2})
+    output = installed.expect(ClusterError, "apply")
+    assert "another client changed it in the meantime: it is now revision 2 (deployed)" in output
+    assert installed.replicas() == {"frontend": 1, "prefill": 3, "decode": 2}  # of the other client
+
+
+def test_failing_old_pods_do_not_fail_the_rollout_that_replaces_them(installed: Cluster) -> None:
+    """The old pods lack an image for longer than a permanent problem may last."""
+    installed.edit(engine=MISSING)
+    assert installed.apply("--no-wait")[0] == 0
+    slow = installed.operator.machine
+    slow.steps_to_ready = lambda _: 90  # seconds; a permanent problem may last for 60
+    slow.is_there = lambda image: True
+    installed.edit(engine={"image": "example.com/there:1.6.1"})
+    installed.expect(0, "apply", "--yes", "--rollback-on-failure")
+
+
+def test_rollback_on_failure_works_for_an_already_written_revision(installed: Cluster) -> None:
+    good = installed.live()["spec"]
+    installed.edit(engine=MISSING)
+    assert installed.apply("--no-wait")[0] == 0
+    output = installed.expect(RolloutError, "apply", "--yes", "--rollback-on-failure")
+    assert "revision 2 failed and was rolled back to revision 1" in output
+    assert installed.live()["spec"] == good
+
+
+def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if path.endswith("/secrets") and installed.api.requests[-1].startswith("POST"):
+            raise ApiError(403, "Forbidden", "secrets is forbidden")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    output = installed.expect(ClusterError, "apply", "--yes")
+    assert "the write failed partway: some objects may already be updated" in output
+    installed.api.gate = lambda _: None
+    assert installed.run("rollback", "1", "--yes")[0] == 0
+    assert installed.replicas()["decode"] == 1
+
+
+def is_write(cluster: Cluster, path: str, suffix: str) -> bool:
+    """Whether the request that a gate sees is a write that counts."""
+    request = cluster.api.requests[-1]
+    return path.endswith(suffix) and not request.startswith("GET") and "dryRun" not in request
+
+
+def test_helm_is_the_only_owner_after_several_writes(installed: Cluster) -> None:
+    installed.by_hand("decode", 3)
+    installed.edit(decode={"replicas": 2}, prefill={"config": {"engine": {"block_size": 64}}})
+    assert installed.apply()[0] == 0
+    assert installed.run("rollback", "--yes")[0] == 0
+    assert managers(installed) == {"helm", "dynamo-operator"}  # its finalizer
+
+
+def managers(cluster: Cluster) -> set[str]:
+    written = [o for o in cluster.api.store.objects.values() if is_of_release(o)]
+    assert len(written) >= 5
+    return {e["manager"] for o in written for e in o["metadata"]["managedFields"]}
+
+
+def is_of_release(manifest: Object) -> bool:
+    annotations = manifest["metadata"].get("annotations") or {}
+    return annotations.get("meta.helm.sh/release-name") == NAME
+
+
+def test_3_the_second_of_two_writers_gets_a_clear_error_and_changes_nothing(
+    installed: Cluster, tmp_path: Path
+) -> None:
+    """Both have seen the same revision; Helm's lock is the record of the next one."""
+    both = threading.Barrier(2)
+
+    def gate(path: str) -> None:
+        if is_write(installed, path, "/secrets"):
+            both.wait(PROCESS_S)
+
+    other = tmp_path / "other" / installed.graph.name
+    other.parent.mkdir()
+    text = installed.graph.read_text()
+    other.write_text(text.replace("replicas: 1", "replicas: 3"))
+    installed.graph.write_text(text.replace("replicas: 1", "replicas: 2"))
+    assert len({text, other.read_text(), installed.graph.read_text()}) == 3
+    installed.api.gate = gate
+    first = installed.start("apply", "--yes", "--no-wait")
+    installed.graph = other
+    second = installed.start("apply", "--yes", "--no-wait")
+    outputs = [process.communicate(timeout=PROCESS_S)[0] for process in (first, second)]
+    codes = [first.returncode, second.returncode]
+    assert sorted(codes) == [0, ClusterError.exit_code], outputs
+    winner = codes.index(0)
+    assert installed.replicas()["decode"] == (2, 3)[winner]
+    message = "another client is writing this release; your change was not applied"
+    assert message in outputs[1 - winner]
+
+
+def test_a_write_is_completed_when_penstock_is_killed(installed: Cluster) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def gate(path: str) -> None:
+        if is_write(installed, path, f"/dynamographdeployments/{NAME}"):
+            begun.set()
+            go_on.wait(PROCESS_S)
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    process = installed.start("apply", "--yes")
+    assert begun.wait(PROCESS_S)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PROCESS_S)
+    go_on.set()
+    installed.wait_for_process(lambda: "2" in revision(installed))
+    assert "deployed" in installed.run("history")[1]
+    assert installed.replicas()["decode"] == 2
+    assert installed.run("diff")[0] == 0
+
+
+def revision(cluster: Cluster) -> str:
+    """The number of the deployed revision."""
+    secrets = cluster.api.store.of_kind("Secret")
+    labels = [s["metadata"]["labels"] for s in secrets]
+    return "".join(x["version"] for x in labels if x.get("status") == "deployed")
+
+
+def test_a_failed_write_is_a_difference(installed: Cluster) -> None:
+    """Helm records the revision as failed; its new ConfigMaps exist, the graph is the old one."""
+
+    def gate(path: str) -> None:
+        if is_write(installed, path, f"/dynamographdeployments/{NAME}"):
+            raise ApiError(500, "InternalError", "failed calling webhook: connection refused")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    installed.expect(ClusterError, "apply", "--yes")
+    installed.api.gate = lambda _: None
+    assert installed.replicas()["decode"] == 1
+    output = installed.expect(EXIT_CHANGED, "diff")
+    assert "compared with revision 2 (failed)" in output
+    assert "decode: replicas 2 → 1" in output
+    assert installed.apply()[0] == 0
+    assert installed.replicas()["decode"] == 2
+
+
+def test_nothing_changes_before_helms_lock(installed: Cluster) -> None:
+    """A field of another manager is taken over; its value changes with the revision only."""
+
+    def gate(path: str) -> None:
+        if is_write(installed, path, "/secrets"):
+            raise ApiError(403, "Forbidden", "secrets is forbidden")
+
+    installed.by_hand("decode", 4)
+    spec = installed.live()["spec"]
+    installed.edit(decode={"replicas": 2})
+    installed.api.gate = gate
+    assert installed.apply()[0] == ClusterError.exit_code
+    assert installed.live()["spec"] == spec
+    installed.api.gate = lambda _: None
+    assert installed.apply()[0] == 0
+    assert installed.replicas()["decode"] == 2

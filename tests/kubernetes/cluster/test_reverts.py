@@ -1,5 +1,7 @@
 """Reverts during a rolling update: no pool serves with fewer pods than it should.
 
+`rollback` and `--rollback-on-failure` restore the last revision that was ready.
+
 The emulated operator ends an update abruptly if the workers get the content of the generation that
 serves, as the recorded one did (item 2 of "Does not" in the facts about a real cluster).
 """
@@ -14,10 +16,11 @@ import pytest
 from penstock.cli import arguments
 from penstock.cli.diff import EXIT_CHANGED
 from penstock.cluster.generations import ROLLOUT
-from penstock.errors import GraphError, RolloutError
+from penstock.errors import ClusterError, GraphError, RolloutError
 from tests.support.emulated_cluster.graphs import GENERATION
-from tests.support.emulated_cluster.kubelet import is_ready
-from tests.support.emulated_cluster.released import NAME, Cluster, record_of
+from tests.support.emulated_cluster.kubelet import is_ready, key_of
+from tests.support.emulated_cluster.released import MISSING, NAME, Cluster, edit_secret, record_of
+from tests.support.emulated_cluster.store import ApiError
 
 STEPS = 10  # until a worker is ready
 
@@ -280,3 +283,119 @@ def test_the_annotation_is_reserved(fresh: Cluster) -> None:
     output = fresh.expect(GraphError, "apply", "--yes")
     assert f"decode.annotations.{ROLLOUT}: is set by penstock" in output
     assert not fresh.api.store.of_kind("DynamoGraphDeployment")
+
+
+def outcomes(cluster: Cluster) -> list[tuple[str | None, int | None]]:
+    """By revision: how its rollout ended, and which revision it restores."""
+    listed = json.loads(cluster.run("history", "--json")[1])
+    return [(row["outcome"], row["reverts_to"]) for row in listed]
+
+
+def fail(cluster: Cluster, *arguments: str) -> str:
+    """Apply an image that does not exist; the file is restored."""
+    text = cluster.graph.read_text()
+    cluster.edit(engine=MISSING)
+    output = cluster.expect(RolloutError, "apply", "--yes", *arguments)
+    cluster.graph.write_text(text)
+    return output
+
+
+def test_a_failed_revision_that_was_reverted_is_not_chosen(installed: Cluster) -> None:
+    assert "rolled back to revision 1" in fail(installed, "--rollback-on-failure")
+    assert outcomes(installed) == [("ready", None), ("not-ready", None), ("ready", 1)]
+    listed = installed.run("history")[1].splitlines()
+    assert "(was not ready)" in listed[1]
+    assert "(reverts to revision 1)" in listed[2]
+    good = installed.live()["spec"]
+    output = installed.expect(ClusterError, "rollback", "--yes")
+    assert "has no earlier revision that was ready; stored revisions: 1, 2 (was not" in output
+    assert "penstock rollback GRAPH REVISION" in output
+    assert installed.live()["spec"] == good
+
+
+def test_a_failed_revision_that_was_replaced_is_not_chosen(installed: Cluster) -> None:
+    fail(installed)
+    installed.edit(decode={"replicas": 2})
+    assert installed.apply()[0] == 0
+    assert "revision 3 (deployed) → 1" in installed.expect(0, "rollback", "--yes")
+
+
+def test_a_second_failure_is_rolled_back_to_what_was_ready(installed: Cluster) -> None:
+    installed.edit(decode={"replicas": 2})
+    assert installed.apply()[0] == 0
+    good = installed.live()["spec"]
+    fail(installed)
+    installed.edit(prefill={"replicas": 1})
+    output = fail(installed, "--rollback-on-failure")
+    assert "revision 4 failed and was rolled back to revision 2" in output
+    assert installed.live()["spec"] == good
+
+
+def test_nothing_is_rolled_back_if_nothing_was_ready(fresh: Cluster) -> None:
+    fail(fresh)
+    fresh.edit(decode={"replicas": 2})
+    output = fail(fresh, "--rollback-on-failure")
+    assert "has no earlier revision that was ready" in output
+    assert "image cannot be pulled" in output
+    assert len(outcomes(fresh)) == 2
+
+
+def test_a_revision_written_without_a_wait_is_ready_if_it_is_at_its_end(installed: Cluster) -> None:
+    installed.edit(decode={"replicas": 2})
+    assert installed.apply("--no-wait")[0] == 0
+    installed.clock.sleep(30)
+    assert outcomes(installed)[1] == (None, None)
+    installed.edit(decode={"replicas": 3})
+    assert installed.apply()[0] == 0
+    assert outcomes(installed)[1] == ("ready", None)
+    assert "→ 2" in installed.run("rollback", "--yes")[1]
+
+
+def test_a_revision_that_is_not_ready_at_a_moment_may_have_been(installed: Cluster) -> None:
+    """A pod restarts while the next revision is written: the one before it stays unknown."""
+    edit_secret(installed, 1, lambda labels: labels.pop("penstock/outcome"))
+    (pod, *_) = installed.api.store.of_kind("Pod")
+    status = {**pod["status"], "conditions": [{"type": "Ready", "status": "False"}]}
+    installed.api.store.write(key_of(pod), {**pod, "status": status}, trusted=True)
+    assert "rolled back to revision 1" in fail(installed, "--rollback-on-failure")
+    assert outcomes(installed)[0] != ("not-ready", None)
+
+
+@pytest.mark.parametrize(("replicas", "chosen"), [(3, 2), (1, None)])
+def test_revisions_of_the_helm_cli(installed: Cluster, replicas: int, chosen: int | None) -> None:
+    """Their outcome is unknown: the last one that no later one reverted."""
+    for count in (2, replicas):
+        installed.edit(decode={"replicas": count})
+        assert installed.apply()[0] == 0
+    for number in (1, 2, 3):
+        edit_secret(installed, number, lambda labels: labels.pop("penstock/outcome"))
+    code, output = installed.run("rollback", "--yes")
+    if chosen is None:
+        assert (code, "no earlier revision that was ready" in output) == (
+            ClusterError.exit_code,
+            True,
+        ), output
+    else:
+        assert (code, f"revision 3 (deployed) → {chosen}" in output) == (0, True), output
+
+
+def test_a_user_who_may_not_patch_secrets_can_apply(installed: Cluster) -> None:
+    def gate(path: str) -> None:
+        if installed.api.requests[-1].startswith("PATCH") and f"sh.helm.release.v1.{NAME}" in path:
+            raise ApiError(403, "Forbidden", "secrets is forbidden")
+
+    installed.api.gate = gate
+    installed.edit(decode={"replicas": 2})
+    installed.expect(0, "apply", "--yes")
+    assert outcomes(installed)[1] == (None, None)
+
+
+def test_a_revert_has_its_own_time_limit(installed: Cluster) -> None:
+    """`--timeout-s` is for the new revision; what serves again may take longer to load."""
+    installed.operator.machine.steps_to_ready = lambda args: 10**6 if "--slow" in args else 100
+    installed.edit(decode={"args": ["--slow"]})
+    output = installed.expect(
+        RolloutError, "apply", "--yes", "--rollback-on-failure", "--timeout-s", "30", "--skip-check"
+    )
+    assert "revision 2 is not ready after 30 s" in output
+    assert "revision 3 is ready" in output
