@@ -136,13 +136,9 @@ def test_a_rollout_survives_transient_api_errors(installed: Cluster) -> None:
 
 
 def test_a_permanently_unavailable_api_is_an_error(installed: Cluster) -> None:
-    def gate(path: str) -> None:
-        if path.endswith("/pods"):
-            raise ApiError(503, "Unavailable", "not now")
-
     installed.edit(decode={"replicas": 2})
     installed.apply("--no-wait")
-    installed.api.gate = gate
+    installed.api.refuse("/pods$", ApiError(503, "Unavailable", "not now"))
     assert "503: not now" in installed.expect(ClusterError, "apply", "--yes")
 
 
@@ -201,11 +197,7 @@ def _until_written(cluster: Cluster, revision: int) -> None:
 
 
 def test_apply_waits_without_permission_to_list_events(installed: Cluster) -> None:
-    def gate(path: str) -> None:
-        if path.endswith("/events"):
-            raise ApiError(403, "Forbidden", "events is forbidden")
-
-    installed.api.gate = gate
+    installed.api.refuse("/events$", ApiError(403, "Forbidden", "events is forbidden"))
     installed.edit(decode={"replicas": 2})
     output = installed.expect(0, "apply", "--yes")
     assert output.count("events is forbidden") == 1
@@ -253,11 +245,7 @@ def test_rollback_on_failure_works_for_an_already_written_revision(installed: Cl
 
 
 def test_an_interrupted_write_is_reported_with_a_fix(installed: Cluster) -> None:
-    def gate(path: str) -> None:
-        if path.endswith("/secrets") and installed.api.requests[-1].startswith("POST"):
-            raise ApiError(403, "Forbidden", "secrets is forbidden")
-
-    installed.api.gate = gate
+    installed.api.refuse("/secrets$", ApiError(403, "Forbidden", "secrets is forbidden"), "POST")
     installed.edit(decode={"replicas": 2})
     output = installed.expect(ClusterError, "apply", "--yes")
     assert "the write failed partway: some objects may already be updated" in output
@@ -351,11 +339,9 @@ def revision(cluster: Cluster) -> str:
 def test_a_failed_write_is_a_difference(installed: Cluster) -> None:
     """Helm records the revision as failed; its new ConfigMaps exist, the graph is the old one."""
 
-    def gate(path: str) -> None:
-        if is_write(installed, path, f"/dynamographdeployments/{NAME}"):
-            raise ApiError(500, "InternalError", "failed calling webhook: connection refused")
-
-    installed.api.gate = gate
+    installed.api.refuse(
+        f"/{NAME}$", ApiError(500, "", "failed calling webhook"), "P", of_dry_runs=False
+    )
     installed.edit(decode={"replicas": 2})
     installed.expect(ClusterError, "apply", "--yes")
     installed.api.gate = lambda _: None
@@ -370,14 +356,12 @@ def test_a_failed_write_is_a_difference(installed: Cluster) -> None:
 def test_nothing_changes_before_helms_lock(installed: Cluster) -> None:
     """A field of another manager is taken over; its value changes with the revision only."""
 
-    def gate(path: str) -> None:
-        if is_write(installed, path, "/secrets"):
-            raise ApiError(403, "Forbidden", "secrets is forbidden")
-
     installed.by_hand("decode", 4)
     spec = installed.live()["spec"]
     installed.edit(decode={"replicas": 2})
-    installed.api.gate = gate
+    installed.api.refuse(
+        "/secrets$", ApiError(403, "", "secrets is forbidden"), "P", of_dry_runs=False
+    )
     assert installed.apply()[0] == ClusterError.exit_code
     assert installed.live()["spec"] == spec
     installed.api.gate = lambda _: None

@@ -9,7 +9,6 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from urllib3.exceptions import InsecureRequestWarning
@@ -225,24 +224,13 @@ def test_13_a_malformed_object_is_a_rejection(installed: Cluster) -> None:
     (body, *_) = (r["body"] for r in recorded if r["status"] == 500)
     assert "reason" not in body
 
-    def gate(path: str) -> None:
-        if path.endswith("/quick") and installed.api.requests[-1].startswith("PATCH"):
-            raise ApiError(500, "", body["message"])
-
-    installed.api.gate = gate
+    installed.api.refuse("/quick$", ApiError(500, "", body["message"]), "PATCH")
     installed.edit(decode={"replicas": 2})
     output = installed.expect(EXIT_CHANGED, "diff")
     assert "rejected by the API server: DynamoGraphDeployment quick: failed to create typed" in (
         output
     )
     failing(installed, "apply")
-
-
-def test_13_an_unknown_group_is_not_a_status(fresh: Cluster) -> None:
-    url = f"{fresh.api.url}/apis/nothing.example/v1"
-    answer = httpx.get(url, trust_env=False)
-    assert (answer.status_code, answer.text) == (404, "404 page not found\n")
-    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
 def test_a_namespace_that_does_not_exist(fresh: Cluster) -> None:

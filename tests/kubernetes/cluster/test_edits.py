@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster.ownership import added_paths, manager_of
+from penstock.cluster.ownership import added_paths
 from tests.support.emulated_cluster.site import OPTIONS, OnSite, Site
 
 MONITOR = "apis/monitoring.coreos.com/v1/podmonitors/contract-decode"
@@ -150,26 +150,6 @@ def test_what_controllers_and_other_tools_write_is_no_drift(site: Site) -> None:
 def entry(manager: str, time: str, *names: str) -> dict[str, Any]:
     fields = {"f:spec": {f"f:{name}": {} for name in names}}
     return {"manager": manager, "operation": "Apply", "time": time, "fieldsV1": fields}
-
-
-@pytest.mark.parametrize(
-    ("entries", "expected"),
-    [
-        ([], "helm"),
-        ([entry("helm", "1", "a", "b", "c")], "helm"),
-        (
-            [entry("helm", "1", "a", "b"), entry("argocd-controller", "2", "a", "b")],
-            "argocd-controller",
-        ),
-        # An edit by `kubectl apply --server-side` of one field.
-        ([entry("helm", "1", "a", "b", "c"), entry("kubectl", "2", "d")], "helm"),
-        ([entry("helm", "1", "a"), entry("dynamo-operator", "2", "a")], "helm"),
-    ],
-)
-def test_the_manager_is_who_applied_the_whole_object_last(
-    entries: list[dict[str, Any]], expected: str
-) -> None:
-    assert manager_of([{"metadata": {"managedFields": entries}}]) == expected
 
 
 def owned(manager: str, operation: str, version: str = "v1", **fields: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import yaml
 
 from penstock.cluster.diff import Action, Diff, diff
 from penstock.cluster.report import as_lines
-from penstock.cluster.workloads import workloads
 from penstock.manifests.render import render
 from tests.support.emulated_cluster.released import Cluster
 
@@ -32,18 +31,6 @@ def between(before: Values, after: Values) -> Diff:
 
 def actions(change: Diff) -> dict[str, Action]:
     return {c.name: c.action for c in change.components}
-
-
-def test_the_gpus_of_a_replica_include_all_its_nodes() -> None:
-    decode = workloads(render(graph(replicas=3), name="g").objects)["decode"]
-    assert (decode.nodes, decode.gpus, decode.replicas) == (2, 16, 3)
-
-
-def test_replicas_alone_restart_nothing() -> None:
-    change = between(graph(), graph(replicas=3))
-    assert actions(change)["decode"] is Action.SCALED
-    assert change.gpus == (17, 49)
-    assert not change.objects
 
 
 def test_a_change_of_the_worker_template_restarts_the_pool_and_is_reported() -> None:

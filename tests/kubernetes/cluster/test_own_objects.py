@@ -105,17 +105,15 @@ def test_an_object_of_the_same_name_from_before_is_not_the_release_s(installed: 
 def test_a_kind_that_the_user_may_not_read_is_named(installed: Cluster) -> None:
     """Its warnings are not shown, and `status` says so."""
 
-    def gate(path: str) -> None:
-        if "/replicasets/" in path:
-            raise ApiError(403, "Forbidden", "replicasets.apps is forbidden")
-
     (replica_set, *_) = installed.api.store.of_kind("ReplicaSet")
     refused = warning(replica_set, "FailedCreate", REFUSED)
     installed.api.store.write(EVENT, refused, trusted=True)
     (graph,) = installed.api.store.of_kind(GRAPH)
     installed.api.store.write(key_of(graph), {**graph, "status": {}}, trusted=True)
     installed.operator.stop()
-    installed.api.gate = gate
+    installed.api.refuse(
+        "/replicasets/", ApiError(403, "Forbidden", "replicasets.apps is forbidden")
+    )
     code, output = installed.run("status", "--cluster")
     assert code != 0
     assert "ReplicaSet default/" in output

@@ -131,11 +131,7 @@ def test_a_namespace_from_a_moment_ago_refuses_nothing(fresh: Cluster) -> None:
     """Seen on a real API server: its account `default` does not exist yet."""
     text = 'error looking up service account default/default: serviceaccount "default" not found'
 
-    def gate(path: str) -> None:
-        if fresh.api.requests[-1].startswith("POST") and path.endswith("/pods"):
-            raise ApiError(403, "Forbidden", f'pods "frontend-dry-run" is forbidden: {text}')
-
-    fresh.api.gate = gate
+    fresh.api.refuse("/pods$", ApiError(403, "Forbidden", f'pods "x" is forbidden: {text}'), "POST")
     assert "not found" not in fresh.expect(0, "apply", "--yes")
 
 
@@ -153,11 +149,7 @@ def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> Non
 def test_7_users_who_may_not_create_pods_can_apply(fresh: Cluster) -> None:
     text = 'pods is forbidden: User "ci" cannot create resource "pods" in API group ""'
 
-    def gate(path: str) -> None:
-        if path.endswith("/pods") and fresh.api.requests[-1].startswith("POST"):
-            raise ApiError(403, "Forbidden", text)
-
-    fresh.api.gate = gate
+    fresh.api.refuse("/pods$", ApiError(403, "Forbidden", text), "POST")
     output = fresh.run("diff")[1]
     assert "pods were not checked: Pod default/" in output
     assert text in output

@@ -14,14 +14,12 @@ import yaml
 
 from penstock import helm
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
-from penstock.cluster.diagnose import Diagnosis, diagnose
+from penstock.cluster.diagnose import diagnose
 from penstock.cluster.progress import Observation, OwnObjects, baseline, observe, progress_of
 from penstock.cluster.release import require_release
 from penstock.errors import ClusterError, RolloutError
-from penstock.helm import HelmError, ReleaseTarget
-from penstock.manifests.render import chart_path
+from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.emulated_cluster.kubelet import warning
 from tests.support.emulated_cluster.operator import COMPONENT
@@ -51,13 +49,8 @@ def warnings(events: list[Object]) -> list[Object]:
 def test_5_a_config_map_outside_the_record_is_no_drift(installed: Cluster) -> None:
     """The write of the graph fails: its pods keep the ConfigMaps of the revision before."""
 
-    def gate(path: str) -> None:
-        request = installed.api.requests[-1]
-        is_graph = path.endswith(f"/dynamographdeployments/{NAME}")
-        if is_graph and request.startswith("PATCH") and "dryRun" not in request:
-            raise ApiError(500, "InternalError", "the server is restarting")
-
-    installed.api.gate = gate
+    error = ApiError(500, "InternalError", "the server is restarting")
+    installed.api.refuse(f"/{NAME}$", error, "PATCH", of_dry_runs=False)
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
     assert installed.apply()[0] == ClusterError.exit_code
     installed.api.gate = lambda _: None
@@ -125,17 +118,6 @@ def test_7_a_refused_pod_is_one_final_problem(name: str) -> None:
 
 
 @pytest.mark.needs("recordings")
-def test_7_unschedulable_pods_are_waited_for() -> None:
-    assert not any(d.is_permanent for d in pods_of("unschedulable"))
-
-
-def pods_of(name: str) -> tuple[Diagnosis, ...]:
-    events = warnings(recorded_events(name))
-    assert events
-    return diagnose([], events)
-
-
-@pytest.mark.needs("recordings")
 def test_7_a_refused_pod_ends_the_wait(installed: Cluster) -> None:
     recorded = warnings(recorded_events("podsecurity-restricted"))[0]
     owner = next(
@@ -167,11 +149,7 @@ def test_8_a_webhook_that_does_not_respond_is_explained(installed: Cluster) -> N
         '"mdynamographdeployment.kb.io": connection refused'
     )
 
-    def gate(path: str) -> None:
-        if "nvidia.com" in path and installed.api.requests[-1].startswith("PATCH"):
-            raise ApiError(500, "InternalError", text)
-
-    installed.api.gate = gate
+    installed.api.refuse("nvidia.com", ApiError(500, "InternalError", text), "PATCH")
     installed.edit(decode={"replicas": 2})
     output = installed.expect(ClusterError, "apply", "--yes")
     assert "failed calling webhook" in output
@@ -192,7 +170,6 @@ OF_DYNAMO = [
     for p in sorted((RECORDINGS / "rollouts").glob("*.jsonl"))
     if not p.stem.startswith("plain-")
 ]
-EXTERNAL = {"replicas": None, "autoscaling": {"owner": "external"}}
 
 
 def install_plain(site: Cluster, **sections: Any) -> None:
@@ -236,15 +213,6 @@ def test_9_only_the_ready_condition_says_that_a_rollout_is_done(name: str) -> No
         done.append(is_done)
     assert not done[0]
     assert any(done)
-
-
-def test_11_helm_alone_cannot_hand_replicas_to_an_adapter(installed: Cluster) -> None:
-    """The operator's webhook refuses, because Helm leaves the number out."""
-    values = yaml.safe_load(installed.graph.read_text())
-    values["prefill"] = {**values["prefill"], **EXTERNAL}
-    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=installed.kubeconfig)
-    with pytest.raises(HelmError, match="cannot be modified directly when scaling adapter"):
-        helm_writer.write("upgrade", target, chart=chart_path(), values=values)
 
 
 # The fourth, a port of a NetworkPolicy without a protocol, is not in the chart.

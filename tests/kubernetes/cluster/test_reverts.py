@@ -380,11 +380,9 @@ def test_revisions_of_the_helm_cli(installed: Cluster, replicas: int, chosen: in
 
 
 def test_a_user_who_may_not_patch_secrets_can_apply(installed: Cluster) -> None:
-    def gate(path: str) -> None:
-        if installed.api.requests[-1].startswith("PATCH") and f"sh.helm.release.v1.{NAME}" in path:
-            raise ApiError(403, "Forbidden", "secrets is forbidden")
-
-    installed.api.gate = gate
+    installed.api.refuse(
+        "sh.helm.release", ApiError(403, "Forbidden", "secrets is forbidden"), "PATCH"
+    )
     installed.edit(decode={"replicas": 2})
     installed.expect(0, "apply", "--yes")
     assert outcomes(installed)[1] == (None, None)

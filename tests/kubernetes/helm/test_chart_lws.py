@@ -301,23 +301,6 @@ def test_a_drained_node_takes_one_pod_of_the_pool_at_a_time() -> None:
 POD_BUDGET = "PodDisruptionBudget"
 
 
-def test_all_workers_share_a_generation_and_replicas_keep_it() -> None:
-    def generations(values: Values) -> set[str]:
-        pods = [t["spec"] for t in templates(values)]
-        pods += [o["spec"]["template"]["spec"] for o in of_kind(values, "Deployment")]
-        return {
-            variable["value"]
-            for pod in pods
-            for variable in pod["containers"][0]["env"]
-            if variable["name"] == "DYN_NAMESPACE_WORKER_SUFFIX"
-        }
-
-    first = generations(grouped("sglang"))
-    assert len(first) == 1
-    assert generations(grouped("sglang", decode={"replicas": 7})) == first
-    assert generations(grouped("sglang", decode={"nodes": 4})) != first
-
-
 def test_a_graph_with_a_key_is_read_as_a_dgd_which_needs_none(tmp_path: Path) -> None:
     path = tmp_path / "demo.yaml"
     path.write_text(yaml.safe_dump(grouped("trtllm")))

@@ -11,29 +11,6 @@ from penstock.hardware.gpus import GPUS
 from tests.support.charts import Chart, Values, graph_values
 
 
-def test_arguments_of_a_trtllm_prefill_worker(chart: Chart) -> None:
-    values = graph_values(
-        "trtllm",
-        model={
-            "id": "a/b",
-            "path": "/models/b",
-            "served_name": "b",
-            "reasoning_parser": "gpt_oss",
-            "tool_call_parser": "harmony",
-        },
-        engine={"kind": "trtllm", "args": ["--shared", "1"]},
-        prefill={"args": ["--own", "2"]},
-    )
-    assert chart.main(values, "prefill")["command"] == ["python3", "-m", "dynamo.trtllm"]
-    assert chart.args(values, "prefill") == [
-        *("--model", "/models/b", "--served-model-name", "b"),
-        *("--disaggregation-mode", "prefill"),
-        *("--extra-engine-args", "/etc/penstock/engine.yaml", "--publish-kv-events"),
-        *("--dyn-reasoning-parser", "gpt_oss", "--dyn-tool-call-parser", "harmony"),
-        *("--shared", "1", "--own", "2"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("kind", "head", "config"),
     [
@@ -86,19 +63,6 @@ def test_a_frontend_finishes_its_streams(chart: Chart) -> None:
     assert pause + 300 + runtime < pod["terminationGracePeriodSeconds"]
 
 
-def test_new_workers_start_before_old_ones_stop(chart: Chart) -> None:
-    values = graph_values(decode={"annotations": {"team": "a"}})
-    annotations = chart.component(values, "decode")["podTemplate"]["metadata"]["annotations"]
-    assert annotations == {
-        "nvidia.com/deployment-strategy": "RollingUpdate",
-        "nvidia.com/deployment-rolling-update-max-surge": "1",
-        "nvidia.com/deployment-rolling-update-max-unavailable": "0",
-        "team": "a",
-    }
-    # Grove updates without a surge.
-    assert chart.dgd(values)["metadata"]["annotations"] == {"nvidia.com/enable-grove": "false"}
-
-
 def test_the_more_specific_environment_wins(chart: Chart) -> None:
     values = graph_values(
         env={"A": "graph", "B": "graph", "C": "graph"},
@@ -119,15 +83,6 @@ def test_gpus_are_limits_and_zero_gpus_are_not_requested(chart: Chart) -> None:
     }
     assert chart.main(values, "prefill")["resources"] == {"limits": {"nvidia.com/gpu": "1"}}
     assert "resources" not in chart.main(graph_values(), "prefill")
-
-
-def test_rdma_requests_a_device_per_gpu_and_excludes_tcp(chart: Chart) -> None:
-    values = graph_values("trtllm", kv_transfer={"transport": "rdma"}, decode={"gpus": 4})
-    main = chart.main(values, "decode")
-    assert main["resources"]["limits"]["rdma/ib"] == main["resources"]["requests"]["rdma/ib"] == "4"
-    assert main["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
-    assert "tcp" not in chart.env(values, "decode")["UCX_TLS"].split(",")
-    assert "UCX_TLS" not in chart.env(values, "frontend")
 
 
 def test_the_cache_is_mounted_everywhere(chart: Chart) -> None:
@@ -220,11 +175,6 @@ def test_infrastructure_reaches_every_component(
 def test_the_operator_gets_the_etcd_endpoints_too(chart: Chart) -> None:
     dgd = chart.dgd(graph_values(infrastructure={"discovery": "etcd"}))
     assert dgd["metadata"]["annotations"]["nvidia.com/dynamo-discovery-backend"] == "etcd"
-
-
-def test_the_framework_is_set_except_for_the_mocker(chart: Chart) -> None:
-    assert chart.dgd(graph_values("sglang"))["spec"]["backendFramework"] == "sglang"
-    assert "backendFramework" not in chart.dgd(graph_values())["spec"]
 
 
 def test_sglang_keeps_its_own_timeout_unless_the_graph_sets_one(chart: Chart) -> None:
@@ -412,9 +362,3 @@ def test_rdma_pods_are_root_only_where_the_nodes_limit_locked_memory(
 def test_only_efa_is_privileged(chart: Chart) -> None:
     assert chart.main(graph("efa"), "decode")["securityContext"] == {"privileged": True}
     assert chart.main(graph("efa"), "frontend")["securityContext"] == RESTRICTED
-
-
-def test_root_of_an_engine_on_several_nodes_keeps_what_ssh_needs(chart: Chart) -> None:
-    values = graph("ib", decode={"nodes": 2, "gpus": 8})
-    capabilities = chart.main(values, "decode")["securityContext"]["capabilities"]
-    assert capabilities == {"add": ["IPC_LOCK"]}

@@ -105,6 +105,19 @@ class ApiServer:
         self._server.server_close()
         assert (self.refused_reviews, self.faults) == ([], [])
 
+    def refuse(
+        self, part: str, error: ApiError, method: str = "", *, of_dry_runs: bool = True
+    ) -> None:
+        """Answer with the error where both patterns match. ``of_dry_runs``: also a dry run."""
+
+        def gate(path: str) -> None:
+            request = self.requests[-1]
+            is_chosen = re.match(method, request) and (of_dry_runs or "dryRun" not in request)
+            if re.search(part, path) and is_chosen:
+                raise error
+
+        self.gate = gate
+
     @property
     def resources(self) -> dict[str, dict[str, str]]:
         """The served kinds by plural and version."""
