@@ -17,12 +17,7 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors, ownership
-from penstock.cluster.api_errors import (
-    ForbiddenError,
-    UnavailableError,
-    cluster_error,
-    resource_of,
-)
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError, cluster_error, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.ownership import HELM, added_paths
 from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object, named

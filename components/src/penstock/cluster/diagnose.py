@@ -83,9 +83,7 @@ class Diagnosis:
 
 
 def diagnose(
-    pods: Iterable[Object],
-    events: Iterable[Object],
-    old_pods: Set[str] = frozenset(),
+    pods: Iterable[Object], events: Iterable[Object], old_pods: Set[str] = frozenset()
 ) -> tuple[Diagnosis, ...]:
     """One diagnosis per component and problem; a pod's status takes precedence over its events.
 

@@ -220,10 +220,7 @@ FAULT_RIGHTS: Mapping[str, tuple[Right, ...]] = {
     "delete": (Right(verb="delete", resource="pods"),),
     "evict": (Right(verb="create", resource="pods/eviction"),),
     # Kubernetes asks for `get` of a websocket, and from 1.35 on also for `create`.
-    "kill": (
-        Right(verb="get", resource="pods/exec"),
-        Right(verb="create", resource="pods/exec"),
-    ),
+    "kill": (Right(verb="get", resource="pods/exec"), Right(verb="create", resource="pods/exec")),
     "drain": (
         Right(verb="create", resource="pods/eviction"),
         Right(verb="get", resource="nodes", is_of_cluster=True),

@@ -86,12 +86,7 @@ class Rollout:
         return release
 
     def _finish(
-        self,
-        release: Release,
-        before: Baseline,
-        *,
-        rolls_back: bool = False,
-        is_new: bool = False,
+        self, release: Release, before: Baseline, *, rolls_back: bool = False, is_new: bool = False
     ) -> int:
         """Wait; with ``rolls_back``, a failed rollout is reverted to the last revision that was
         ready. ``is_new``: whether this process wrote the release.

@@ -132,10 +132,7 @@ def as_dict(status: Status) -> dict[str, Any]:
         "waiting_for": progress.waiting_for,
         "pools": [
             {key: getattr(p, key) for key in COUNTS}
-            | {
-                "gpus": p.gpus * p.replicas,
-                "scaled_by": str(p.scaler) if p.scaler else None,
-            }
+            | {"gpus": p.gpus * p.replicas, "scaled_by": str(p.scaler) if p.scaler else None}
             for p in progress.pools
         ],
         "problems": [

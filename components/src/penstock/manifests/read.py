@@ -133,8 +133,7 @@ def _has_too_many(graphs: list[Cursor]) -> bool:
     it."""
     if len(graphs) > MOST_COMPONENTS:
         graphs[MOST_COMPONENTS].problem(
-            f"the file has {len(graphs)} {DGD}s; the limit is {MOST_COMPONENTS}",
-            "Split the file.",
+            f"the file has {len(graphs)} {DGD}s; the limit is {MOST_COMPONENTS}", "Split the file."
         )
         return True
     total = 0

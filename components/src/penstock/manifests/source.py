@@ -145,9 +145,7 @@ def is_manifest(text: str) -> bool:
 
 
 def render_graph(
-    loaded: LoadedGraph,
-    namespace: str = "default",
-    name: str | None = None,
+    loaded: LoadedGraph, namespace: str = "default", name: str | None = None
 ) -> Rendered:
     """The manifests of a graph file; a ChartError has lines of the file, not of the chart.
 
