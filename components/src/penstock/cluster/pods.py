@@ -103,22 +103,9 @@ def _removed(api: Api, method: str, path: str, body: Object, pod: Pod) -> str:
 
 def kill(api: Api, pod: Pod) -> None:
     """Send SIGTERM to process 1 of the pod's first container. Raises ClusterError."""
-    try:
-        client = stream_client(api)
-        socket = kubernetes.stream.stream(
-            kubernetes.client.CoreV1Api(client).connect_get_namespaced_pod_exec,
-            pod.name,
-            api.namespace,
-            container=pod.container,
-            command=list(KILL),
-            stdin=False,
-            stdout=True,
-            stderr=True,
-            tty=False,
-            _preload_content=False,
-        )
-    except ApiException as error:
-        raise refused_stream(error, pod.name, "exec") from None
+    streams = {"stdin": False, "stdout": True, "stderr": True, "tty": False}
+    command = list(KILL)
+    socket = _stream(api, pod.name, "exec", container=pod.container, command=command, **streams)
     code, output = 0, ""
     # The container may end before the status of the command is sent.
     with contextlib.suppress(OSError, WebSocketException, TypeError, LookupError, ValueError):
@@ -132,21 +119,24 @@ def kill(api: Api, pod: Pod) -> None:
         raise ClusterError(Problem(place=f"Pod {pod.name}", message=message, fix=fix))
 
 
-def stream_client(api: Api) -> Any:
-    """A client of its own: a stream replaces the method by which its client sends requests."""
-    return kubernetes.client.ApiClient(api.configuration)
-
-
-def refused_stream(error: ApiException, pod: str, subresource: str) -> ClusterError:
-    """The error of a websocket that was not opened."""
-    text = str(error.reason or error.status).strip()
-    problem = Problem(
-        place=f"Pod {pod}",
-        message=f"the API server refuses {subresource}: {text[:200]}",
-        fix=grant(f"get and create pods/{subresource}"),
-    )
-    is_forbidden = error.status == 403 or "403" in text
-    return ForbiddenError(problem) if is_forbidden else ClusterError(problem)
+def _stream(api: Api, pod: str, subresource: str, **options: Any) -> Any:
+    """A websocket to a subresource of a pod. Raises ClusterError."""
+    # A client of its own: a stream replaces the method by which its client sends requests.
+    core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(api.configuration))
+    method = getattr(core, f"connect_get_namespaced_pod_{subresource}")
+    try:
+        return kubernetes.stream.stream(
+            method, pod, api.namespace, _preload_content=False, **options
+        )
+    except ApiException as error:
+        text = str(error.reason or error.status).strip()
+        problem = Problem(
+            place=f"Pod {pod}",
+            message=f"the API server refuses {subresource}: {text[:200]}",
+            fix=grant(f"get and create pods/{subresource}"),
+        )
+        is_forbidden = error.status == 403 or "403" in text
+        raise (ForbiddenError if is_forbidden else ClusterError)(problem) from None
 
 
 def is_cordoned(api: Api, node: str) -> bool:
@@ -316,15 +306,8 @@ class PortForward:
 
 def connect(api: Api, pod: str, port: int) -> WebSocket:
     """A websocket to a port of a pod. Raises ClusterError."""
-    method = kubernetes.client.CoreV1Api(stream_client(api)).connect_get_namespaced_pod_portforward
-    try:
-        # Not kubernetes.stream.portforward: its thread uses select(), which ends at 1,024 files.
-        stream = kubernetes.stream.stream(
-            method, pod, api.namespace, ports=str(port), _preload_content=False
-        )
-    except ApiException as error:
-        raise refused_stream(error, pod, "portforward") from None
-    connection: WebSocket = stream.sock
+    # Not kubernetes.stream.portforward: its thread uses select(), which ends at 1,024 files.
+    connection: WebSocket = _stream(api, pod, "portforward", ports=str(port)).sock
     return connection
 
 
