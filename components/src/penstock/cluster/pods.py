@@ -1,4 +1,9 @@
-"""The pods of a release and what a drill does to them: delete, evict, kill, cordon their node."""
+"""The pods of a release: their logs, what a drill does to them, and a local port for the frontends.
+
+To follow logs, each is read again every POLL_S from its last timestamp on, so that a broken
+connection or a restarted container loses no line. As a Service does, each new connection to the
+port goes to a ready pod; `kubectl port-forward` stays with one.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The progress of a rollout: replicas by pool, and whether the cluster matches the release.
+"""What the cluster holds of a release, and the progress of its rollout: replicas by pool.
 
-Pure. A status counts only for the generation that it was written for.
+A status counts only for the generation that it was written for. Labels and owners tell which
+objects are the release's, never their names: one release can be called `gpt`, another `gpt-canary`.
 """
 
 from __future__ import annotations
