@@ -53,3 +53,19 @@ def test_a_kind_missing_in_this_kubernetes_version_is_rejected(kind: str, api_ve
 @pytest.mark.parametrize("api_version", ["nvidia.com/v1beta1", "gateway.networking.k8s.io/v1"])
 def test_custom_resources_are_distinguished(api_version: str) -> None:
     assert not is_builtin({"apiVersion": api_version, "kind": "X"})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({f"{MAIN}/env/-": {"name": "LEVEL", "value": "x"}}, "second LEVEL"),
+        ({f"{MAIN}/readinessProbe/httpGet/port": "htpp"}, "'htpp' is not a port of the container"),
+        ({f"{MAIN}/lifecycle/preStop/httpGet/port": "x"}, "is not a port of the container"),
+    ],
+)
+def test_what_an_api_server_accepts_although_it_cannot_work_is_a_problem(
+    change: dict[str, Any], message: str
+) -> None:
+    """What it refuses is in tests/kubernetes/cluster/refusals.yaml."""
+    (problem,) = problems(edited(BY_KIND["Deployment"], change), "1.33")
+    assert message in problem

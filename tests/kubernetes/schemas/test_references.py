@@ -16,7 +16,7 @@ EXTERNALS = ("Secret/hf-token", "Secret/tls")
 PODS = ({"made-by": "operator", "other": "label"},)
 POD = "Deployment/spec/template/spec"
 MAIN = f"{POD}/containers/0"
-PLACE = "spec.template.spec"
+WEB = "Deployment/web spec.template.spec"
 
 
 def release(changes: dict[str, Any]) -> list[Document]:
@@ -47,43 +47,43 @@ def test_a_valid_release_is_accepted() -> None:
     [
         (
             {f"{POD}/serviceAccountName": "x"},
-            f"Deployment/web {PLACE}.serviceAccountName: ServiceAccount/x is neither",
+            f"{WEB}.serviceAccountName: ServiceAccount/x is neither",
         ),
         (
             {f"{POD}/imagePullSecrets/0/name": "x"},
-            f"Deployment/web {PLACE}.imagePullSecrets[0]: Secret/x is neither",
+            f"{WEB}.imagePullSecrets[0]: Secret/x is neither",
         ),
         (
             {f"{POD}/volumes/0/configMap/name": "x"},
-            f"Deployment/web {PLACE}.volumes[0].configMap: ConfigMap/x is neither",
+            f"{WEB}.volumes[0].configMap: ConfigMap/x is neither",
         ),
         (
             {f"{POD}/volumes/0/configMap/items/0/key": "x"},
-            f"Deployment/web {PLACE}.volumes[0].configMap: ConfigMap/settings has no key 'x'",
+            f"{WEB}.volumes[0].configMap: ConfigMap/settings has no key 'x'",
         ),
         (
             {f"{POD}/volumes/1/persistentVolumeClaim/claimName": "x"},
-            f"Deployment/web {PLACE}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/x is",
+            f"{WEB}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/x is",
         ),
         (
             {f"{POD}/volumes/3/projected/sources/0/secret/name": "x"},
-            f"Deployment/web {PLACE}.volumes[3].projected.sources[0].secret: Secret/x is neither",
+            f"{WEB}.volumes[3].projected.sources[0].secret: Secret/x is neither",
         ),
         (
             {f"{POD}/volumes/2": {"name": "shm", "secret": {"secretName": "x"}}},
-            f"Deployment/web {PLACE}.volumes[2].secret: Secret/x is neither",
+            f"{WEB}.volumes[2].secret: Secret/x is neither",
         ),
         (
             {f"{MAIN}/env/0/valueFrom/configMapKeyRef/key": "level"},
-            f"Deployment/web {PLACE}.containers[0].env[0]: ConfigMap/settings has no key 'level'",
+            f"{WEB}.containers[0].env[0]: ConfigMap/settings has no key 'level'",
         ),
         (
             {f"{MAIN}/env/1/valueFrom/secretKeyRef/optional": False},
-            f"Deployment/web {PLACE}.containers[0].env[1]: Secret/token is neither",
+            f"{WEB}.containers[0].env[1]: Secret/token is neither",
         ),
         (
             {f"{MAIN}/envFrom/0/secretRef/name": "x"},
-            f"Deployment/web {PLACE}.containers[0].envFrom[0]: Secret/x is neither",
+            f"{WEB}.containers[0].envFrom[0]: Secret/x is neither",
         ),
         (
             {"ServiceAccount/imagePullSecrets/0/name": "x"},
@@ -117,11 +117,11 @@ def test_a_valid_release_is_accepted() -> None:
         ),
         (
             {"ServiceAccount/metadata/name": "x"},
-            f"Deployment/web {PLACE}.serviceAccountName: ServiceAccount/web is neither",
+            f"{WEB}.serviceAccountName: ServiceAccount/web is neither",
         ),
         (
             {"PersistentVolumeClaim/metadata/namespace": "x"},
-            f"Deployment/web {PLACE}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/cache",
+            f"{WEB}.volumes[1].persistentVolumeClaim: PersistentVolumeClaim/cache",
         ),
         (
             {"NetworkPolicy/metadata/namespace": "x"},

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft4Validator
 
-from tests.support.kubernetes_schemas.rules import rule_problems, rules_of
+from tests.support.kubernetes_schemas.rules import rule_problems
 from tests.support.kubernetes_schemas.structure import (
     ABSENT,
     FORMATS,
@@ -67,14 +67,6 @@ class Crd:
             for node in nodes(self.schema, value, "", before):
                 texts += [*duplicates(node), *rule_problems(node)]
         return sorted(set(texts))
-
-    def rules(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """(place in the schema, rule as declared). Raises ValueError if a rule does not compile."""
-        return list(_declared_rules(self.schema, ""))
-
-    def defaulted(self, document: Document) -> Any:
-        """The document as a server would store it."""
-        return prepared(self.schema, self._read(document))
 
     def _read(self, document: Document) -> Any:
         # Through JSON as on the wire: keys and the dates that PyYAML parsed become strings.
@@ -154,14 +146,3 @@ def _meta_problems(metadata: object, place: str, namespaced: bool) -> Iterator[P
         yield under(place, "namespace"), fault
     yield from label_problems(metadata.get("labels"), under(place, "labels"))
     yield from annotation_problems(metadata.get("annotations"), under(place, "annotations"))
-
-
-def _declared_rules(schema: Schema, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    rules_of(schema)  # compiles
-    for declared in schema.get("x-kubernetes-validations", ()):
-        yield place, declared
-    for name, child in schema.get("properties", {}).items():
-        yield from _declared_rules(child, under(place, name))
-    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(schema.get(key), Mapping):
-            yield from _declared_rules(schema[key], place + mark)

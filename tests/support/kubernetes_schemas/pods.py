@@ -74,14 +74,12 @@ def templates(value: Any, place: str = "") -> Iterator[Template]:
             yield from templates(item, under(place, index))
 
 
-def pod_problems(
-    template: Template, *, volumes: Collection[str] = (), ports: Collection[str] = ()
-) -> Iterator[Problem]:
-    """``volumes`` and ``ports``: names that a controller adds to the template."""
+def pod_problems(template: Template, *, volumes: Collection[str] = ()) -> Iterator[Problem]:
+    """``volumes``: names that a controller adds to the template."""
     yield from refused_problems(template, volumes=volumes)
     for place, container in template.containers:
         yield from _repeated_variables(container, place)
-        yield from _unknown_ports(container, place, {*ports})
+        yield from _unknown_ports(container, place)
 
 
 def refused_problems(template: Template, *, volumes: Collection[str] = ()) -> Iterator[Problem]:
@@ -164,10 +162,10 @@ def _ports(container: Mapping[str, Any], place: str, *, is_on_host: bool) -> Ite
             yield from number_problems(target, where)
 
 
-def _unknown_ports(container: Mapping[str, Any], place: str, known: set[str]) -> Iterator[Problem]:
+def _unknown_ports(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
     declared = {port.get("name") for port in container.get("ports") or ()} - {None}
     for where, target in _referenced_ports(container, place):
-        if isinstance(target, str) and target not in declared | known:
+        if isinstance(target, str) and target not in declared:
             yield where, f"port {target!r} is not a port of the container"
 
 
