@@ -26,7 +26,7 @@ CHANGE = {"config": {"engine": {"block_size": 64}}}
 
 
 # Without and with monitors, a network policy, a model cache and an autoscaler. CI runs one of them;
-# test_real_writes.py changes plain releases too. `make nightly` runs all.
+# test_real_failures.py changes plain releases too. `make nightly` runs all.
 CASES = [
     pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.nightly),
     pytest.param(("dynamo", OPTIONS), id="dynamo-all options"),

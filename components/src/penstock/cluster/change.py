@@ -451,7 +451,7 @@ def _rollback_transition(
     target: ReleaseTarget, api: Api, newest: Release, objects: Iterable[Object]
 ) -> Transition | None:
     update, entries = _read_graph(api, target, newest)
-    return update and _transition(target, newest, update, entries, objects)
+    return None if update is None else _transition(target, newest, update, entries, objects)
 
 
 def roll_back(target: ReleaseTarget, api: Api, number: int) -> Release:

@@ -140,9 +140,11 @@ def read_cluster_state(
     live: list[Object] = []
     unread: list[Problem] = []
     for manifest, current in read_objects(api, released):
-        is_hidden = isinstance(current, ForbiddenError)
-        unread += current.problems if isinstance(current, ForbiddenError) else ()
-        live.append(manifest if is_hidden else current)
+        if isinstance(current, ForbiddenError):
+            unread += current.problems
+            live.append(manifest)  # taken to be as released
+        else:
+            live.append(current)
     api.follow(live)
     dry_runs = DryRuns(api, live)
     errors: list[tuple[str, str]] = []
