@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from penstock.bench.aiperf import RECORDS, Endpoint, Traffic
 from penstock.bench.trace_file import Key
 from penstock.workload import Request
 
@@ -53,6 +54,20 @@ def record(
     }
 
 
-def write(file: Path, records: Iterable[Mapping[str, Any]]) -> Path:
-    file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return file
+def traffic_of(
+    folder: Path,
+    requests: Mapping[Key, Request],
+    records: Iterable[Mapping[str, Any]],
+    *,
+    is_scheduled: bool = True,
+    speed: float = 1.0,
+) -> Traffic:
+    """Requests that were sent, with their records."""
+    (folder / RECORDS).write_text("".join(json.dumps(record) + "\n" for record in records))
+    return Traffic(
+        endpoint=Endpoint(url="http://127.0.0.1:1", model="m", speed=speed),
+        requests=requests,
+        concurrency=None if is_scheduled else 1,
+        folder=folder,
+        timeout_s=1.0,
+    )

@@ -11,8 +11,7 @@ import pytest
 
 from penstock.bench.calibration import calibration_of
 from penstock.bench.documents import run_document
-from penstock.bench.measurement import Failures
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench.measurement import Bench, Failures, RequestLog
 from penstock.bench.records import Records
 from penstock.bench.report import report_of
 from penstock.bench.trace_file import keyed

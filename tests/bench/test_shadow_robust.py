@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.bench.shadow import live as live_module
-from penstock.bench.shadow.response import BrokenResponseError
-from penstock.bench.shadow.stream import document
+from penstock.bench.shadow.response import BrokenResponseError, document
 from penstock.bench.shadow.verdict import sign_test, smallest_hits
 from tests.bench.shadow_server import (
     MODEL,

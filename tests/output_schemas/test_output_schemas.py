@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from penstock.bench.compare import Comparison
+from penstock.bench.compare import Comparison, check_limits, limit_of
 from penstock.bench.documents import comparison_document, run_document
-from penstock.bench.limits import check_limits, limit_of
-from penstock.bench.measurement import Failures, Measurement
-from penstock.bench.prediction import Prediction
+from penstock.bench.measurement import Failures, Measurement, Prediction
 from penstock.graph.slo import Slo
 from penstock.output_schemas import COMMANDS, output_schema
 from penstock.output_schemas.generate import generated_files

@@ -9,12 +9,16 @@ from random import Random
 from typing import Any
 
 from penstock.bench import compare_report, report, sweep_report
-from penstock.bench.compare import Comparison
+from penstock.bench.compare import Comparison, check_limits, limit_of
 from penstock.bench.difference import differences
-from penstock.bench.limits import check_limits, limit_of
-from penstock.bench.measurement import measurement_of, percentiles_of
-from penstock.bench.model import Bench, RequestLog
-from penstock.bench.prediction import Predicted, Prediction
+from penstock.bench.measurement import (
+    Bench,
+    Predicted,
+    Prediction,
+    RequestLog,
+    measurement_of,
+    percentiles_of,
+)
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.sweep import Level, Sweep
 from penstock.drill import report as drill_report
@@ -120,7 +124,8 @@ def bench() -> Report:
 
 
 def bench_without_slo() -> Report:
-    run = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
+    endpoint = replace(BENCH.endpoint, model=NASTY)
+    run = replace(measured(served(1, 3), [], Slo()), endpoint=endpoint, interrupted="interrupted")
     return report.report_of(run)
 
 

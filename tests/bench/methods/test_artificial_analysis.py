@@ -8,10 +8,10 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import PARTS, PartResult, Spread, output_speed
 from penstock.bench.methods.report import part_remarks
-from penstock.bench.run import Endpoint
 from penstock.simulate.window import ServedRequest
 from tests.bench.bench_runs import e2e_ms, ttft_ms
 from tests.bench.fake_aiperf import install

@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from penstock.bench.methods.frontend_counters import Counters
-from penstock.bench.methods.request_speeds import LATE, Bounds, RequestSpeeds, fastest
+from penstock.bench.methods.frontend_counters import LATE, Bounds, Counters, RequestSpeeds, fastest
 
 OK = ("success", "")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.report import system_load_report
 from penstock.bench.methods.system_load import Phase, SystemLoad, levels, phase_of
 from penstock.bench.records import FailedRequest, Records
-from penstock.bench.run import Endpoint
 from tests.bench.methods.test_artificial_analysis import bench, served
 from tests.reports.read import text_of
 from tests.support.outputs import read_output

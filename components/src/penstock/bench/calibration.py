@@ -12,8 +12,9 @@ from math import nan
 
 import numpy as np
 
+from penstock.bench import aiperf
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
-from penstock.bench.model import Bench
+from penstock.bench.measurement import Bench
 from penstock.errors import BenchError, Problem
 from penstock.simulate.calibration import (
     Calibration,
@@ -64,7 +65,7 @@ class _Run:
 
     @property
     def served(self) -> Sequence[tuple[Request, ServedRequest]]:
-        return self.bench.log.served if self.bench.log else ()
+        return self.bench.log.served
 
     @cached_property
     def pairs(self) -> Sequence[tuple[Request, ServedRequest]]:
@@ -165,10 +166,7 @@ def _entry(run: _Run, fitted: Fit, command: str) -> Calibration:
         load=_load(run),
         shape=run.deployment.shape,
         measured_at=f"{datetime.now(UTC):%Y-%m-%d}",
-        versions={
-            "penstock": version("penstock"),
-            "client": run.bench.client,
-        },
+        versions={"penstock": version("penstock"), "client": aiperf.VERSION},
         command=command,
         warnings=tuple(_warnings(run)),
     )

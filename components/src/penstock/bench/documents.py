@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
-from penstock.bench.compare import NAMES, Comparison
+from penstock.bench import aiperf
+from penstock.bench.compare import NAMES, Comparison, LimitCheck, Slicing
 from penstock.bench.difference import LEVEL, Difference
-from penstock.bench.limits import LimitCheck
-from penstock.bench.measurement import Failures, Measurement, Percentiles
-from penstock.bench.model import Bench
-from penstock.bench.prediction import Prediction
-from penstock.bench.slices import Slicing
+from penstock.bench.measurement import Bench, Failures, Percentiles, Prediction
 from penstock.bench.sweep import Sweep
 from penstock.graph.slo import Slo
 from penstock.reports.json_document import Document, set_fields
 from penstock.simulate.calibration import Calibration
 from penstock.workload.model import Workload
-
-SCHEMA_VERSION: Final = 1
 
 
 class NamedWorkload(Workload):
@@ -243,49 +237,27 @@ WorkloadDocument = RunDocument | SweepDocument | ComparisonDocument
 
 
 def run_document(bench: Bench) -> RunDocument:
-    return RunDocument(kind="run", **_run_fields(bench))
+    return RunDocument.of(bench, bench.endpoint, bench.measurement, **_run_fields(bench))
 
 
 def _run_fields(bench: Bench) -> dict[str, Any]:
-    """Those of a `RunDocument`, without its kind."""
-    measured = bench.measurement
-    steady = measured.steadiness
+    """Fields of a `RunDocument` that differ from the attributes of a run."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "url": bench.url,
-        "model": bench.model,
-        "client": bench.client,
-        "seed": bench.seed,
-        "speed": bench.speed,
-        "engine_is_substitute": bench.engine_is_substitute,
+        "client": aiperf.VERSION,
         "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
-        "slo": bench.slo,
-        "attain": bench.attain,
-        "meets_slo": bench.meets_slo,
-        "prediction": bench.prediction,
-        "calibration": bench.calibration,
-        "interrupted": bench.interrupted or None,
-        "distortion": measured.distortion or None,
-        **{name: getattr(measured, name) for name in Measurement.__dataclass_fields__},
-        "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
     }
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
-    highest = sweep.highest
-    return SweepDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="sweep",
-        engine_is_substitute=sweep.levels[0].bench.engine_is_substitute,
-        gpus=sweep.gpus,
-        highest_scale_within_slo=highest.scale if highest else None,
-        interrupted=sweep.interrupted or None,
-        unmeasured_scales=list(sweep.unmeasured),
+    return SweepDocument.of(
+        sweep,
+        engine_is_substitute=sweep.levels[0].bench.endpoint.engine_is_substitute,
+        highest_scale_within_slo=sweep.highest.scale if sweep.highest else None,
+        unmeasured_scales=sweep.unmeasured,
         levels=[
-            LevelDocument(
-                kind="run",
+            LevelDocument.of(
+                *(level, level.bench, level.bench.endpoint, level.bench.measurement),
                 **_run_fields(level.bench),
-                scale=level.scale,
                 tokens_per_second_gpu=sweep.gpu_rate(level),
                 is_on_pareto_front=level in sweep.front,
             )
@@ -299,25 +271,15 @@ def comparison_document(
 ) -> ComparisonDocument:
     request = comparison.request
     targets = zip(NAMES, request.endpoints, comparison.failures, comparison.unsent, strict=True)
-    return ComparisonDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="comparison",
-        client=comparison.client,
-        seed=request.seed,
+    return ComparisonDocument.of(
+        comparison,
+        request,
+        client=aiperf.VERSION,
         workload=NamedWorkload.of(request.workload.name, request.workload.workload),
         targets={
-            name: TargetDocument(**asdict(endpoint), failures=failures, unsent=unsent)
+            name: TargetDocument.of(endpoint, failures=failures, unsent=unsent)
             for name, endpoint, failures, unsent in targets
         },
-        slicing=request.slicing,
-        pairs=comparison.pairs,
-        requests=comparison.requests,
         level=LEVEL,
-        has_verdict=comparison.has_verdict,
-        differences=list(comparison.differences),
-        limits=list(checked),
-        skew_ms=comparison.skew_ms,
-        overlapping=comparison.overlapping,
-        distortion=comparison.distortion or None,
-        interrupted=comparison.interrupted or None,
+        limits=checked,
     )

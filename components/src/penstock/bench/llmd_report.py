@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench import aiperf
+from penstock.bench.measurement import Bench, RequestLog
 from penstock.bench.records import CANCELLED
 from penstock.manifests.deployment import Role
 from penstock.serving.deployment import ServingDeployment
@@ -35,7 +36,6 @@ Report = dict[str, Any]
 
 def report_of(
     bench: Bench,
-    log: RequestLog,
     *,
     uid: str,
     experiment: str | None = None,
@@ -44,6 +44,7 @@ def report_of(
 ) -> Report:
     """One report. ``experiment``: an id that all reports of a sweep share. ``stage``: number of the
     load in the sweep. ``stack``: as `stack_of` returns it; empty if not known."""
+    log = bench.log
     scenario: Report = {"load": _load(bench, log, stage)}
     if stack:
         scenario["stack"] = list(stack)
@@ -91,7 +92,7 @@ def _description(bench: Bench, log: RequestLog) -> str:
     begin, end = ((ms - log.first_ms) / 1000 for ms in log.window)
     window = f"from {begin:.1f} s to {end:.1f} s after the first request"
     counted = f"Latencies, lengths and rates are of requests that were sent {window}."
-    remarks = [f"{bench.workload.name}, {bench.model} at {bench.url}.", counted]
+    remarks = [f"{bench.workload.name}, {bench.endpoint.model} at {bench.endpoint.url}.", counted]
     if bench.interrupted:
         remarks.append(f"Incomplete: {bench.interrupted}.")
     if bench.measurement.distortion:
@@ -111,8 +112,8 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
         },
         "seed": bench.seed,
         "slo": bench.slo.model_dump(exclude_none=True),
-        "url": bench.url,
-        "model": bench.model,
+        "url": bench.endpoint.url,
+        "model": bench.endpoint.model,
     }
     return {
         "metadata": {
@@ -121,7 +122,7 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
         },
         "standardized": {
             "tool": TOOL,
-            "tool_version": bench.client.removeprefix("AIPerf "),
+            "tool_version": aiperf.VERSION.removeprefix("AIPerf "),
             "source": "random",
             "stage": stage,
             "input_seq_len": _lengths([request.input_tokens for request in sent]),

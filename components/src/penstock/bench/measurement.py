@@ -1,15 +1,26 @@
-"""Figures of a run, computed from its requests. Times are milliseconds."""
+"""One run of a workload against one endpoint: its requests, its figures and their prediction.
+
+Times are milliseconds.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
 from math import inf
 
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.records import Records
+from penstock.bench.trace_file import Key
 from penstock.graph.slo import Slo
-from penstock.simulate.metrics import MAX_REFUSED
+from penstock.simulate.calibration import Calibration
+from penstock.simulate.metrics import MAX_REFUSED, steady_requests
+from penstock.simulate.model import Replayable
+from penstock.simulate.replay import Replays
+from penstock.simulate.study import Study
 from penstock.simulate.window import (
     Conversations,
     ServedRequest,
@@ -20,6 +31,8 @@ from penstock.simulate.window import (
     steady_window,
     tokens_between,
 )
+from penstock.workload import Request
+from penstock.workload.load import LoadedWorkload
 
 SHARES = (0.5, 0.9, 0.99)
 MIN_LATE_MS, LATE_SHARE = 5.0, 0.1  # of the median TTFT, from which the client distorts latencies
@@ -168,3 +181,123 @@ def measurement_of(
         late_p99_ms=percentile(records.late_ms, 0.99) if records.late_ms else None,
         cpu_share=cpu_share,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """Latencies in milliseconds, over the same window as in a `Measurement`."""
+
+    graph: str
+    """Name of the simulated graph."""
+    requests: int
+    """Number of requests of the workload."""
+    too_long: int
+    """Number of these requests that the graph rejects; the latencies are those of the others."""
+    ttft_ms: Percentiles | None
+    """Predicted time to first token; null if no request was simulated."""
+    itl_ms: Percentiles | None
+    """Predicted mean inter-token latency of each request; null if no request has two output
+    tokens."""
+    e2e_ms: Percentiles | None
+    """Predicted end-to-end latency; null if no request was simulated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    prediction: Prediction
+    requests: Sequence[ServedRequest]
+    """Those of which the prediction has the latencies, for charts."""
+
+
+def predicted(
+    graph: Replayable, workload: LoadedWorkload, seed: int, replays: Replays
+) -> Predicted:
+    """One replay of the requests that a run with this seed sends. SimulationError if the graph
+    cannot be replayed."""
+    study = Study(workload=workload, replays=replays, seeds=1, first_seed=seed)
+    (row,) = study.rows([graph], None)
+    total = len(workload.requests(seed))
+    requests = steady_requests(row.results[0])
+    prediction = Prediction(
+        graph=graph.name,
+        requests=total,
+        too_long=row.too_long,
+        **percentiles_of(requests, has_p99=row.too_long <= MAX_REFUSED * total),
+    )
+    return Predicted(prediction=prediction, requests=requests)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLog:
+    requests: Mapping[Key, Request]
+    """All of the workload."""
+    records: Records
+    """Of those that were sent."""
+
+    @cached_property
+    def served(self) -> tuple[tuple[Request, ServedRequest], ...]:
+        """In order of arrival."""
+        return tuple((self.requests[key], served) for key, served in self.records.served.items())
+
+    @cached_property
+    def window(self) -> tuple[float, float]:
+        """The measured window of `measurement_of`, in ms since the start of the run."""
+        served = list(self.records.served.values())
+        return steady_window(served, Conversations.of(list(self.requests.values())))
+
+    @cached_property
+    def counted(self) -> list[ServedRequest]:
+        """The served requests from which the percentiles come."""
+        return between(list(self.records.served.values()), *self.window)
+
+    @property
+    def first_ms(self) -> float:
+        """When the first request was sent, in ms since the start of the run."""
+        return min(self._sent_ms, default=0.0)
+
+    @property
+    def last_ms(self) -> float:
+        """When the last response was complete, or the last request that failed was sent."""
+        ends = [served.ended_ms for served in self.records.served.values()]
+        return max([*ends, *self._sent_ms], default=0.0)
+
+    @property
+    def _sent_ms(self) -> list[float]:
+        arrived = [served.arrived_ms for served in self.records.served.values()]
+        return arrived + [failed.sent_ms for failed in self.records.failed]
+
+    def time_of(self, ms: float) -> datetime:
+        """``ms``: since the start of the run."""
+        return datetime.fromtimestamp((self.records.start_ms + ms) / 1000, UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRequest:
+    """What is measured: an endpoint, and the traffic that it gets."""
+
+    endpoint: Endpoint
+    workload: LoadedWorkload
+    slo: Slo
+    attain: float
+    """Share of requests that must meet the SLO."""
+    seed: int
+    timeout_s: float
+    """Of one request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(BenchRequest):
+    """One run of a workload against one endpoint."""
+
+    log: RequestLog
+    measurement: Measurement
+    interrupted: str = ""
+    """What ended the run early; empty if nothing did."""
+    prediction: Prediction | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def meets_slo(self) -> bool | None:
+        """None without an SLO."""
+        share = self.measurement.goodput
+        return None if share is None else share >= self.attain

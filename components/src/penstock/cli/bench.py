@@ -48,9 +48,9 @@ from penstock.cli.replay_arguments import (
 from penstock.cli.report_output import print_result
 
 if TYPE_CHECKING:
-    from penstock.bench.limits import Limit
-    from penstock.bench.prediction import Predicted
-    from penstock.bench.run import BenchRequest, Endpoint
+    from penstock.bench.aiperf import Endpoint
+    from penstock.bench.compare import Limit
+    from penstock.bench.measurement import BenchRequest, Predicted
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
@@ -175,7 +175,7 @@ def _scales(text: str) -> tuple[float, ...]:
 
 
 def _limit(text: str) -> Limit:
-    from penstock.bench.limits import limit_of
+    from penstock.bench.compare import limit_of
 
     try:
         return limit_of(text)
@@ -209,8 +209,9 @@ def _measure(
     progress: Progress,
 ) -> None:
     from penstock.bench.documents import run_document
+    from penstock.bench.measurement import BenchRequest
     from penstock.bench.report import report_of
-    from penstock.bench.run import BenchRequest, bench, require_complete
+    from penstock.bench.run import bench, require_complete
 
     if args.requests:
         workload = workload.with_requests(args.requests)
@@ -265,7 +266,7 @@ def _sweep(
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
-    from penstock.bench.prediction import predicted
+    from penstock.bench.measurement import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
     from penstock.simulate.acceptance import Acceptance
@@ -291,12 +292,17 @@ def _compare(
     folder: Path,
     progress: Progress,
 ) -> None:
-    from penstock.bench.compare import CompareRequest, compare, require_results
+    from penstock.bench.compare import (
+        CompareRequest,
+        check_limits,
+        compare,
+        require_limits,
+        require_results,
+        slicing_of,
+    )
     from penstock.bench.compare_report import report_of
     from penstock.bench.documents import comparison_document
-    from penstock.bench.limits import check_limits, require_limits
     from penstock.bench.run import require_uninterrupted
-    from penstock.bench.slices import slicing_of
 
     request = CompareRequest(
         endpoints=endpoints,

@@ -23,7 +23,7 @@ from penstock.cli.report_output import (
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
-    from penstock.bench.model import Bench
+    from penstock.bench.measurement import Bench
     from penstock.bench.sweep import Sweep
     from penstock.reports.model import Report
 
@@ -109,13 +109,11 @@ def write_run(args: argparse.Namespace, target: Target, bench: Bench, report: Re
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, bench.client)
-        if bench.log is None:
-            return
+        attempt(_write_page, args, report)
         if args.csv is not None:
-            attempt(arguments.write_output, run_csv(bench, bench.log), str(args.csv))
+            attempt(arguments.write_output, run_csv(bench), str(args.csv))
         for path in _report_paths(args):
-            llmd = report_of(bench, bench.log, uid=_new_id(), stack=_stack(args, target))
+            llmd = report_of(bench, uid=_new_id(), stack=_stack(args, target))
             attempt(arguments.write_output, as_yaml(llmd), str(path))
 
 
@@ -124,44 +122,39 @@ def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: 
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, sweep.levels[0].bench.client)
+        attempt(_write_page, args, report)
         if args.csv is not None:
             attempt(arguments.write_output, sweep_csv(sweep), str(args.csv))
         if args.llm_d_report is None:
             return
         experiment, stack = _new_id(), _stack(args, target)
         for stage, level in enumerate(sweep.levels):
-            if level.bench.log is not None:
-                llmd = report_of(
-                    level.bench,
-                    level.bench.log,
-                    uid=_new_id(),
-                    experiment=experiment,
-                    stage=stage,
-                    stack=stack,
-                )
-                path = _of_scale(args.llm_d_report, level.scale)
-                attempt(arguments.write_output, as_yaml(llmd), str(path))
+            llmd = report_of(
+                level.bench, uid=_new_id(), experiment=experiment, stage=stage, stack=stack
+            )
+            path = _of_scale(args.llm_d_report, level.scale)
+            attempt(arguments.write_output, as_yaml(llmd), str(path))
 
 
 def write_comparison(args: argparse.Namespace, comparison: Comparison, report: Report) -> None:
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, comparison.client)
+        attempt(_write_page, args, report)
         if args.csv is not None:
             attempt(arguments.write_output, comparison_csv(comparison), str(args.csv))
 
 
-def _write_page(args: argparse.Namespace, report: Report, client: str) -> None:
+def _write_page(args: argparse.Namespace, report: Report) -> None:
     """The HTML report, if one is requested."""
     if args.report is not None:
         from penstock.reports.html import write_report
 
-        write_report(args.report, report, _provenance(args, client))
+        write_report(args.report, report, _provenance(args))
 
 
-def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
+def _provenance(args: argparse.Namespace) -> list[tuple[str, str]]:
+    from penstock.bench.aiperf import VERSION
     from penstock.reports.provenance import installed, provenance
     from penstock.simulate.replay import require_environment
     from penstock.verify.urls import is_url
@@ -171,7 +164,7 @@ def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
     if args.predict:
         graphs.append(args.predict)
         versions = installed(require_environment(), "aisimulate")
-    name, _, number = client.partition(" ")
+    name, _, number = VERSION.partition(" ")
     return provenance(
         own_command(),
         files=[*graphs, *workload_files(args)],

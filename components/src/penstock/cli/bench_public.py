@@ -148,9 +148,10 @@ def _accepted(method: str, part: str) -> tuple[str, ...]:
 def _part(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
-    from penstock.bench.methods.artificial_analysis import PARTS, measure_part, require_served
+    from penstock.bench.methods.artificial_analysis import PARTS, measure_part
     from penstock.bench.methods.documents import prompts_document
     from penstock.bench.methods.report import part_report
+    from penstock.bench.run import require_served
 
     part, endpoint = PARTS[_chosen(args)], targets[0].endpoint
     requests = args.requests or part.requests
@@ -158,23 +159,24 @@ def _part(
     with progress.running():
         result = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
     print_result(args, part_report(result), prompts_document(result))
-    require_served(result.failures, result.interrupted, endpoint.url)
+    require_served(result.served, result.failures, result.interrupted, endpoint.url)
 
 
 def _system_load(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
-    from penstock.bench.methods.artificial_analysis import require_served
     from penstock.bench.methods.documents import system_load_document
     from penstock.bench.methods.report import system_load_report
     from penstock.bench.methods.system_load import system_load
+    from penstock.bench.run import require_served
 
     endpoint, phase_s = targets[0].endpoint, (args.phase or PHASE_MS) / 1000
     most, timeout_s = args.max_concurrency, args.request_timeout / 1000
     with progress.running():
         result = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
     print_result(args, system_load_report(result), system_load_document(result))
-    require_served(result.phases[-1].failures, result.interrupted, endpoint.url)
+    last = result.phases[-1]
+    require_served(last.served, last.failures, result.interrupted, endpoint.url)
 
 
 def _agentperf(

@@ -12,7 +12,7 @@ from penstock.cli.progress import LINE_INTERVAL_S, Progress
 from penstock.cli.replay_arguments import duration_ms, share
 
 if TYPE_CHECKING:
-    from penstock.bench.shadow.mirror import Listen
+    from penstock.bench.shadow.proxy import Listen
     from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.run import Endpoints, Pair
 
@@ -63,7 +63,7 @@ def require_fitting_live(args: argparse.Namespace) -> None:
 def compare_live(args: argparse.Namespace, endpoints: Endpoints) -> ShadowResult:
     """PortInUseError, or InputError for the file of `--results`."""
     from penstock.bench.shadow.live import LiveComparison, LiveRun
-    from penstock.bench.shadow.mirror import mirror
+    from penstock.bench.shadow.proxy import mirror
     from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.results_file import ResultsFile, header_of
     from penstock.bench.shadow.verdict import verdict_of
@@ -123,7 +123,7 @@ def warning_of(progress: Progress) -> Callable[[str], None]:
 
 
 def _listen(args: argparse.Namespace) -> Listen:
-    from penstock.bench.shadow.mirror import Listen
+    from penstock.bench.shadow.proxy import Listen
 
     host, port = args.listen
     duration_s = args.duration / 1000 if args.duration else None

@@ -15,7 +15,7 @@ from penstock.cli.progress import Progress
 from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
 
 if TYPE_CHECKING:
-    from penstock.bench.run import Endpoint
+    from penstock.bench.aiperf import Endpoint
     from penstock.graph.slo import Slo
     from penstock.local.state_file import LocalState
     from penstock.verify.target import ProbeTarget
@@ -264,7 +264,7 @@ def is_mocked(served: _Served) -> bool | None:
 
 
 def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
-    from penstock.bench.run import Endpoint
+    from penstock.bench.aiperf import Endpoint
     from penstock.manifests.source import open_source
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 
 if TYPE_CHECKING:
-    from penstock.bench.model import Bench
+    from penstock.bench.measurement import Bench
     from penstock.cli.progress import Progress
     from penstock.errors import PenstockError
     from penstock.simulate.calibration import CalibrationFile

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from penstock.bench import aiperf
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.agentperf import VERSION as AGENTPERF
 from penstock.bench.methods.agentperf import AgentPerf
 from penstock.bench.methods.artificial_analysis import Part, PartResult, Spread
-from penstock.bench.methods.frontend_counters import quantile
+from penstock.bench.methods.frontend_counters import fastest, quantile
 from penstock.bench.methods.openrouter import Observation
 from penstock.bench.methods.report import (
     DEFINITIONS,
@@ -24,12 +25,8 @@ from penstock.bench.methods.report import (
     system_load_remarks,
     windows_of,
 )
-from penstock.bench.methods.request_speeds import fastest
 from penstock.bench.methods.system_load import Phase, SystemLoad
-from penstock.bench.run import Endpoint
 from penstock.reports.json_document import Document
-
-SCHEMA_VERSION: Final = 1
 
 
 class PromptsDocument(Document):
@@ -203,58 +200,25 @@ MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | Open
 
 
 def prompts_document(result: PartResult) -> PromptsDocument:
-    fields = {name: getattr(result, name) for name in PartResult.__dataclass_fields__}
-    return PromptsDocument(
-        **fields
-        | {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "artificial-analysis-prompts",
-            "method": "artificial-analysis",
-            "client": aiperf.VERSION,
-            "definitions": DEFINITIONS,
-            "distortion": result.distortion or None,
-            "interrupted": result.interrupted or None,
-            "remarks": list(part_remarks(result)),
-        }
+    remarks = list(part_remarks(result))
+    return PromptsDocument.of(
+        result, client=aiperf.VERSION, definitions=DEFINITIONS, remarks=remarks
     )
 
 
 def system_load_document(result: SystemLoad) -> SystemLoadDocument:
-    return SystemLoadDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="artificial-analysis-system-load",
-        method="artificial-analysis",
-        part="system-load",
-        client=aiperf.VERSION,
-        endpoint=result.endpoint,
-        phase_s=result.phase_s,
-        phases=list(result.phases),
-        reached_ceiling=result.reached_ceiling,
-        definitions=DEFINITIONS,
-        interrupted=result.interrupted or None,
-        remarks=list(system_load_remarks(result)),
+    remarks = list(system_load_remarks(result))
+    return SystemLoadDocument.of(
+        result, client=aiperf.VERSION, definitions=DEFINITIONS, remarks=remarks
     )
 
 
 def agentperf_document(result: AgentPerf) -> AgentPerfDocument:
-    return AgentPerfDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="artificial-analysis-agentperf",
-        method="artificial-analysis",
-        part="agentperf",
-        url=result.url,
-        model=result.model,
-        client=AGENTPERF,
-        replay=result.replay,
-        context=result.result["context"],
-        has_full_context=result.has_full_context,
-        summary=result.summary,
-        remarks=list(result.remarks),
-    )
+    return AgentPerfDocument.of(result, client=AGENTPERF, context=result.result["context"])
 
 
-def _finite(value: float) -> float | None:
-    return None if value == inf else value
+def _finite(number: float) -> float | None:
+    return None if number == inf else number
 
 
 def openrouter_document(observation: Observation) -> OpenRouterDocument:
@@ -263,13 +227,8 @@ def openrouter_document(observation: Observation) -> OpenRouterDocument:
     speeds = {
         name: fastest(observation.known, observation.unknown, s) for name, s in SHARES.items()
     }
-    return OpenRouterDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="openrouter",
-        method="openrouter",
-        model=observation.model,
-        urls=list(observation.urls),
-        seconds=observation.seconds,
+    return OpenRouterDocument.of(
+        observation,
         requests=OutcomeCounts(
             successful=total.ok, failed=total.errors, client_errors=total.client_errors
         ),
@@ -293,6 +252,5 @@ def openrouter_document(observation: Observation) -> OpenRouterDocument:
             for name, window in windows_of(observation).items()
         },
         definitions=DEFINITIONS,
-        interrupted=observation.interrupted or None,
         remarks=list(openrouter_remarks(observation)),
     )
