@@ -10,8 +10,6 @@ from penstock.drill.evaluate import (
     FailureType,
     FaultRecord,
     evaluate,
-    median,
-    p99,
     with_pauses,
 )
 from penstock.drill.traffic import Ending, StreamResult
@@ -188,12 +186,6 @@ def test_a_row_counts_the_requests_that_overlap_and_the_recovery() -> None:
     # Requests 8 to 13 overlap the first fault, 18 to 21 the second.
     assert row.requests == 6 + 4
     assert row.recovery_s == [1.0, 3.0]
-
-
-def test_percentiles() -> None:
-    assert (median([]), p99([])) == (None, None)
-    assert (median([1, 2, 9]), p99([1, 2, 9])) == (2, 9)
-    assert p99(list(range(1, 201))) == 198
 
 
 def test_each_fault_may_cause_the_permitted_failures() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.live.page.request_path import RecordedRequests
 from penstock.live.page.serve import PageOptions
+from penstock.live.page.view import RecordedRequests
 from penstock.local.state import StateDir
 from tests.live import test_page_in_chromium as pages
 from tests.live.constructed import PREFILL_PORT

@@ -49,7 +49,7 @@ def serve_metrics(installed: Cluster, moment: str) -> None:
 @contextmanager
 def live(installed: Cluster) -> Iterator[ClusterGraph]:
     target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
-    graph = ClusterGraph.connect(target)
+    graph = ClusterGraph(target)
     graph._state_s = 0.05
     installed.operator.step_in_background()
     yield graph

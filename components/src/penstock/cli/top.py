@@ -112,7 +112,7 @@ def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSourc
         from penstock.live.cluster.source import ClusterGraph
 
         arguments.refuse_sets(args)
-        return ClusterGraph.connect(arguments.target_of(args), url)
+        return ClusterGraph(arguments.target_of(args), url)
     from penstock.errors import UsageError
     from penstock.live.source import LiveGraph
 
@@ -135,7 +135,7 @@ async def _screen(graph: SnapshotSource) -> int:
 
 def _serve_page(args: argparse.Namespace, graph: SnapshotSource) -> None:
     from penstock.live.page import serve
-    from penstock.live.page.request_path import RecordedRequests
+    from penstock.live.page.view import RecordedRequests
     from penstock.local.state import StateDir
 
     arguments.require_tool(args, serve)

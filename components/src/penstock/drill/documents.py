@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
-from penstock.drill.evaluate import Failure, FailureType, FaultRecord, Row, median, p99
+from penstock.drill.evaluate import FailureType, FaultRecord
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
 from penstock.reports.json_document import Document
-
-SCHEMA_VERSION: Final = 1
 
 
 class FaultRow(Document):
@@ -97,50 +95,24 @@ def drill_document(result: DrillResult, repeat: str) -> DrillDocument:
     """``repeat``: the command that runs the same kinds of faults with the same seed."""
     evaluation = result.evaluation
     totals = Counter(failure.type for failure in evaluation.failures)
-    return DrillDocument(
-        schema_version=SCHEMA_VERSION,
+    return DrillDocument.of(
+        *(evaluation, result),
         passed=evaluation.passes,
-        engine_is_substitute=result.engine_is_substitute,
         interrupted=result.was_interrupted,
         command=repeat,
         seed=result.options.seed,
         seconds=round(result.seconds, 1),
-        requests=evaluation.requests,
         failed={type_: totals[type_] for type_ in FailureType},
         unavoidable=sum(failure.is_unavoidable for failure in evaluation.failures),
-        rows=list(map(_row_document, evaluation.rows)),
-        failures=list(map(_failure_document, evaluation.failures)),
-        faults=list(result.faults),
+        failures=[
+            FailureDocument.of(
+                failure,
+                request=failure.request.number,
+                error=failure.request.error,
+                fault=failure.fault.number if failure.fault is not None else None,
+                unavoidable=failure.is_unavoidable,
+            )
+            for failure in evaluation.failures
+        ],
         not_recovered=[fault.number for fault in evaluation.not_recovered],
-        leftovers=list(evaluation.leftovers),
-        permitted=dict(evaluation.permitted),
-        memory=list(result.memory),
     )
-
-
-def _row_document(row: Row) -> FaultRow:
-    return FaultRow(
-        kind=row.kind,
-        target=row.target,
-        faults=row.faults,
-        requests=row.requests,
-        failed=dict(row.failed),
-        unavoidable=row.unavoidable,
-        recovery_s_median=_rounded(median(row.recovery_s)),
-        recovery_s_p99=_rounded(p99(row.recovery_s)),
-    )
-
-
-def _failure_document(failure: Failure) -> FailureDocument:
-    return FailureDocument(
-        request=failure.request.number,
-        type=failure.type,
-        error=failure.request.error,
-        fault=failure.fault.number if failure.fault is not None else None,
-        unavoidable=failure.is_unavoidable,
-        cause=failure.cause,
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)

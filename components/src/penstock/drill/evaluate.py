@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
+from penstock.simulate.window import percentile
 
 
 class FailureType(StrEnum):
@@ -118,6 +119,15 @@ class Row:
     failed: Mapping[FailureType, int]
     unavoidable: int
     recovery_s: Sequence[float]
+
+    @property
+    def recovery_s_median(self) -> float | None:
+        """None if none recovered."""
+        return round(statistics.median(self.recovery_s), 2) if self.recovery_s else None
+
+    @property
+    def recovery_s_p99(self) -> float | None:
+        return round(percentile(self.recovery_s, 0.99), 2) if self.recovery_s else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,13 +347,3 @@ def _row(
 def _overlaps(request: StreamResult, fault: FaultRecord) -> bool:
     end = fault.recovered_s if fault.recovered_s is not None else float("inf")
     return request.started_s <= end and request.ended_s >= fault.started_s
-
-
-def median(values: Sequence[float]) -> float | None:
-    """None for no values."""
-    return statistics.median(values) if values else None
-
-
-def p99(values: Sequence[float]) -> float | None:
-    """The 99th percentile (nearest rank); None for no values."""
-    return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)] if values else None
