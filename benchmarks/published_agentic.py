@@ -119,8 +119,9 @@ def served_by_twin(row: Row, loaded: LoadedWorkload, speed: float) -> Sent:
                 requests=keyed(loaded.requests(0)),
                 concurrency=loaded.workload.concurrency,
                 folder=folder,
+                timeout_s=REQUEST_S,
             )
-            return send([traffic], REQUEST_S, progress)
+            return send([traffic], progress)
 
 
 @contextmanager

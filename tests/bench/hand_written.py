@@ -1,4 +1,4 @@
-"""Records as AIPerf writes them, with the fields that penstock reads."""
+"""Served requests, and records as AIPerf writes them, with the fields that penstock reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.bench.aiperf import RECORDS, Endpoint, Traffic
 from penstock.bench.trace_file import Key
+from penstock.simulate.window import ServedRequest
 from penstock.workload import Request
 
 START_NS = 1_795_718_778_000_000_000
@@ -17,6 +18,30 @@ START_NS = 1_795_718_778_000_000_000
 def request(at_ms: float | None, output_tokens: int = 11, **more: Any) -> Request:
     return Request(
         at_ms=at_ms, input_tokens=100, output_tokens=output_tokens, blocks=(1, 2), **more
+    )
+
+
+def served(
+    ttft_ms: float,
+    e2e_ms: float,
+    tokens: int,
+    *,
+    at_ms: float = 0.0,
+    input_tokens: int = 100,
+    cached_tokens: int = 0,
+) -> ServedRequest:
+    has_itl = tokens > 1 and e2e_ms > ttft_ms
+    return ServedRequest(
+        arrived_ms=at_ms,
+        first_ms=at_ms + ttft_ms,
+        ended_ms=at_ms + e2e_ms,
+        tokens=tokens,
+        ttft_ms=ttft_ms,
+        itl_ms=(e2e_ms - ttft_ms) / (tokens - 1) if has_itl else None,
+        prefill_queue_ms=0.0,
+        decode_queue_ms=None,
+        input_tokens=input_tokens,
+        cached_tokens=cached_tokens,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -23,6 +24,9 @@ REQUESTS = 20
 BENCH, INTERRUPTED = 19, 130
 
 
+Bench = Callable[..., CompletedProcess[str]]
+
+
 @pytest.fixture
 def arguments(tmp_path: Path) -> tuple[str, ...]:
     install(tmp_path / "environments")
@@ -33,15 +37,21 @@ def server() -> CompletionsServer:
     return CompletionsServer(script=lambda _: Response())
 
 
-def bench(does: str, folder: Path, *arguments: str, working: Path = ROOT) -> CompletedProcess[str]:
-    with server().running() as target, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
-        patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", target.url, *arguments, folder=working)
+@pytest.fixture
+def bench(tmp_path: Path, arguments: tuple[str, ...]) -> Bench:
+    """With a load generator that does something."""
+
+    def run(does: str, *more: str, working: Path = ROOT) -> CompletedProcess[str]:
+        with server().running() as target, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "environments"))
+            patch.setenv("FAKE_AIPERF", does)
+            return penstock("bench", target.url, *arguments, *more, folder=working)
+
+    return run
 
 
-def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("succeed", tmp_path, *arguments, "--ttft", "30ms")
+def test_figures_of_a_complete_run(bench: Bench) -> None:
+    done = bench("succeed", "--ttft", "30ms")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("workload (recorded arrivals), scripted at http://")
@@ -58,11 +68,9 @@ def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -
     assert done.stderr == ""
 
 
-def test_the_folder_keeps_the_requests_and_records(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_the_folder_keeps_the_requests_and_records(tmp_path: Path, bench: Bench) -> None:
     out = tmp_path / "out"
-    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--json")
+    done = bench("succeed", "--out", str(out), "--json")
     assert read_output("bench", done.stdout)["failures"] == {"sent": REQUESTS, "reasons": {}}
     assert sorted(path.name for path in out.iterdir()) == [
         "aiperf.log",
@@ -71,64 +79,58 @@ def test_the_folder_keeps_the_requests_and_records(
     ]
 
 
-def test_fewer_requests_and_an_slo_of_two_latencies(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_fewer_requests_and_an_slo_of_two_latencies(bench: Bench) -> None:
     slo = ("--ttft", "30ms", "--itl", "9ms")
-    done = bench("succeed", tmp_path, *arguments, "--requests", "10", *slo)
+    done = bench("succeed", "--requests", "10", *slo)
     assert done.returncode == 0
     expected = "SLO missed: 0.0% of requests within TTFT ≤ 30 ms, ITL ≤ 9 ms (95% needed)"
     assert expected in done.stdout.replace(" and ", ", ")
     assert "measured window:" in done.stdout
 
 
-def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_sweep(bench: Bench) -> None:
     more = ("--sweep", "1,2", "--gpus", "4", "--ttft", "30ms")
-    done = bench("succeed", tmp_path, *arguments, *more)
+    done = bench("succeed", *more)
     assert done.returncode == 0
     assert "tokens/s/GPU" in done.stdout
     assert "the SLO (TTFT ≤ 30 ms) is met up to scale 2" in done.stdout
 
 
 def test_no_temporary_file_remains(
-    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    assert bench("succeed", tmp_path, *arguments).returncode == 0
+    assert bench("succeed").returncode == 0
     assert list(scratch.iterdir()) == []
 
 
-def test_an_error_before_the_run_leaves_no_folder(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_an_error_before_the_run_leaves_no_folder(tmp_path: Path, bench: Bench) -> None:
     out = tmp_path / "out"
-    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--predict", "no.yaml")
+    done = bench("succeed", "--out", str(out), "--predict", "no.yaml")
     assert done.returncode == 8
     assert "penstock tools env install sim" in done.stderr
     assert not out.exists()
 
 
-def test_the_folder_may_be_relative(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_the_folder_may_be_relative(tmp_path: Path, bench: Bench) -> None:
     """AIPerf runs in another working folder."""
-    done = bench("succeed", tmp_path, *arguments, "--out", "own/run-1", working=tmp_path)
+    done = bench("succeed", "--out", "own/run-1", working=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "own" / "run-1" / "profile_export.jsonl").exists()
 
 
-def test_a_load_generator_that_fails_at_the_start(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("fail", tmp_path, *arguments)
+def test_a_load_generator_that_fails_at_the_start(bench: Bench) -> None:
+    done = bench("fail")
     assert (done.returncode, done.stdout) == (BENCH, "")
     assert "AIPerf failed with exit code 3: ERROR the load generator broke. Fix: " in done.stderr
     assert "Read aiperf.log in the folder that --out names." in done.stderr
 
 
-def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_an_endpoint_that_never_answers(bench: Bench) -> None:
     """AIPerf's own exit code is 1 then, but the run is complete."""
-    done = bench("time-out", tmp_path, *arguments)
+    done = bench("time-out")
     assert done.returncode == BENCH
     reason = "no complete response within --request-timeout"
     assert f"failed: 20 of 20 requests (20 × {reason})" in done.stdout
@@ -137,16 +139,14 @@ def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ..
     assert "raise --request-timeout" in done.stderr
 
 
-def test_the_cause_is_read_from_a_box_in_the_log(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("fail-with-box", tmp_path, *arguments)
+def test_the_cause_is_read_from_a_box_in_the_log(bench: Bench) -> None:
+    done = bench("fail-with-box")
     assert done.returncode == BENCH
     assert "exit code 3: 1 validation error for AIPerfConfig a field is missing. Fix" in done.stderr
 
 
-def test_a_load_generator_that_fails_in_mid_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("fail-in-mid-run", tmp_path, *arguments)
+def test_a_load_generator_that_fails_in_mid_run(bench: Bench) -> None:
+    done = bench("fail-in-mid-run")
     assert done.returncode == BENCH
     cause = "AIPerf failed with exit code 3: ERROR the load generator broke"
     for line in (f"incomplete: {cause}", "10 requests were not sent, or have no record"):

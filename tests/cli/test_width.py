@@ -17,9 +17,9 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.status_table import overview
 from penstock.reports.text import print_report
 from penstock.serving.frontend_metrics import FrontendMetrics
+from penstock.verify.probes import ProbeRun
 from penstock.verify.report import print_results
 from penstock.verify.result import failed
-from penstock.verify.run_probes import ProbeRun
 from tests.drill.test_report import CUT, TITLE, result
 from tests.local.builders import running
 from tests.support.command_line import ROOT, penstock

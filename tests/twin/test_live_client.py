@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.twin.live_client import LiveClient, LiveError
+from penstock.twin.twin import LiveClient, LiveError
 from penstock.workload import Request
 from tests.support.scripted_http import QuietServer
 

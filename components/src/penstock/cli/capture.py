@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
+from penstock.cli.report_output import print_result
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
-    from penstock.capture import Captured, LengthOption, TraceFiles
+    from penstock.capture.capture import Captured
     from penstock.capture.request_texts import RequestTexts
+    from penstock.capture.trace_file import LengthOption, TraceFiles
     from penstock.errors import Problem
     from penstock.workload.model import Lengths
 
@@ -101,7 +103,7 @@ def _add_nats(parser: argparse.ArgumentParser) -> None:
 
 
 def _lengths(text: str) -> Lengths:
-    from penstock.capture import parse_lengths
+    from penstock.capture.trace_file import parse_lengths
 
     try:
         return parse_lengths(text)
@@ -111,9 +113,9 @@ def _lengths(text: str) -> Lengths:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.capture import LengthOption, TraceFiles
     from penstock.capture.nats_source import shown
     from penstock.capture.request_texts import RequestTexts, no_text
+    from penstock.capture.trace_file import LengthOption, TraceFiles
     from penstock.errors import InputError, Problem, UsageError
 
     if args.output.suffix != ".jsonl":
@@ -151,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_not_source(args: argparse.Namespace, written: Sequence[Path]) -> None:
     """UsageError, also with --force, if a file to write is one to read."""
-    from penstock.capture.log_files import find_files
+    from penstock.capture.capture import find_files
     from penstock.capture.nats_source import is_nats
     from penstock.errors import Problem, UsageError
 
@@ -177,7 +179,7 @@ def _nothing(source: str, captured: Captured) -> Problem:
 def _capture(
     args: argparse.Namespace, files: TraceFiles, texts: RequestTexts | None
 ) -> tuple[Captured, Problem | None]:
-    from penstock.capture import capture_files
+    from penstock.capture.capture import capture_files
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
     from penstock.errors import UsageError
 
@@ -236,31 +238,34 @@ def _finish(
     texts: RequestTexts | None,
     problem: Problem | None,
 ) -> None:
-    from penstock.capture import report
+    from penstock.capture.documents import capture_document
+    from penstock.capture.report import report_of, warnings_of
     from penstock.capture.request_texts import text_warnings
     from penstock.capture.trace_file import with_lengths
     from penstock.local.graphs import are_mockers
 
     requests = with_lengths(captured, option)
-    workers = {worker for request in requests for worker in request.record.workers}
-    result = report(
-        captured,
-        requests,
-        files.write(requests),
-        engine_is_substitute=are_mockers(workers),
-    )
+    warnings = warnings_of(captured, requests, files.write(requests))
     known = texts.known(requests) if texts is not None else 0
     if texts is not None and known:
         texts.write(files.requests, requests)
-        result.warnings.extend(text_warnings(files.requests, known, len(requests)))
-    for text in result.warnings:
+        warnings += text_warnings(files.requests, known, len(requests))
+    for text in warnings:
         print(f"penstock capture: warning: {text}", file=sys.stderr)
+    is_mocked = are_mockers({worker for request in requests for worker in request.workers})
+    report = report_of(files.trace, captured, requests, engine_is_substitute=is_mocked)
+    document = capture_document(
+        captured,
+        requests,
+        files,
+        warnings,
+        engine_is_substitute=is_mocked,
+        with_text=known > 0,
+        error=problem,
+    )
+    print_result(args, report, document)
     if args.json:
-        from penstock.capture.documents import as_json
-
-        print(as_json(captured, requests, files, result, with_text=known > 0, error=problem))
         return
-    print("\n".join(result.lines))
     names = [str(path) for path in (files.trace, files.workload)]
     names += [str(files.requests)] if known else []
     print(f"\nwrote {', '.join(names[:-1])} and {names[-1]}")

@@ -14,7 +14,7 @@ from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
     from penstock.graph.model import Graph
-    from penstock.verify.run_probes import ProbeRun
+    from penstock.verify.probes import ProbeRun
     from penstock.verify.target import ProbeTarget
 
 
@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> int:
     from penstock.errors import NotVerifiedError
     from penstock.verify.documents import verify_document
     from penstock.verify.preflight import require_endpoint
+    from penstock.verify.probes import run_probes
     from penstock.verify.report import print_results
-    from penstock.verify.run_probes import run_probes
 
     require_report(args.report)
     target = _target(args)

@@ -18,6 +18,7 @@ from penstock.bench.records import Records
 from penstock.bench.run import Progress, send
 from penstock.bench.trace_file import Key, keyed
 from penstock.errors import BenchError, Problem
+from penstock.reports.json_document import Document
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload.request import Request
 
@@ -79,8 +80,7 @@ class Spread:
         return Spread(median=percentile(values, 0.5), lowest=min(values), highest=max(values))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Speeds:
+class Speeds(Document):
     """Of the requests of a part, or of a phase. Times are milliseconds, rates output tokens/s."""
 
     ttft_ms: Spread | None
@@ -124,7 +124,6 @@ def speeds_of(records: Records, cpu_share: float) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
 class PartResult(Speeds):
     """One run of a part."""
 

@@ -34,7 +34,6 @@ SPARE = 1.3  # prompts, times the number that the fastest request so far allows
 RAMP = 1.5  # times the duration of a request
 
 
-@dataclass(frozen=True, kw_only=True)
 class Phase(Speeds):
     """One concurrency."""
 

@@ -27,10 +27,10 @@ from penstock.bench.methods.context_adapter import (
     error_response,
     forwarding_session,
 )
+from penstock.bench.run import INTERRUPTED
 from penstock.bench.shadow.client import both_connected
 from penstock.bench.shadow.live import Exchange, LiveComparison
 from penstock.bench.shadow.response import Recording
-from penstock.bench.shadow.run import INTERRUPTED
 from penstock.errors import PortInUseError, Problem
 
 # The proxy has already answered `Expect: 100-continue` itself.

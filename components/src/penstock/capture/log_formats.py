@@ -1,8 +1,7 @@
-"""Parses Envoy's access log: the default JSON of Envoy Gateway, or the default text of Envoy.
+"""Parses the lines of logs: Dynamo's request trace, and Envoy's access log in JSON or as text.
 
-Sources: Envoy Gateway 1.9, user guide "Proxy Access Logs"; Envoy, "Access logging"; Envoy AI
-Gateway for the names of token counts. Only the declared fields are decoded; the query of a path is
-cut off before the path is compared, and nothing of it is kept.
+Only the declared fields are decoded, so text and keys are never read. The query of a path is cut
+off before the path is compared, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -12,15 +11,134 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from penstock.capture.dynamo_trace import reason
 from penstock.capture.record import (
     BrokenRecordError,
     LeftOut,
     RequestRecord,
     checked_time,
     checked_tokens,
+    prefixes_of,
+    trace_block_tokens,
 )
 
+NOT_DECODED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# lib/llm/src/request_trace/types.rs of Dynamo 1.6.1. The file sink writes each record into an
+# envelope `{"timestamp": ms since the writer started, "event": record}`; the sinks nats and stderr
+# write the record itself.
+SCHEMA = "dynamo.request.trace.v1"
+LARGEST_BLOCK = 65_536  # tokens
+
+
+class _Replay(msgspec.Struct):
+    trace_block_size: int
+    input_length: int
+    input_sequence_hashes: list[int]
+
+
+class _Workers(msgspec.Struct):
+    prefill_worker_id: int | None = None
+    decode_worker_id: int | None = None
+
+
+class _Request(msgspec.Struct):
+    request_id: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    request_received_ms: int | None = None
+    total_time_ms: float | None = None
+    worker: _Workers | None = None
+    replay: _Replay | None = None
+
+
+class Record(msgspec.Struct):
+    """A record, or the envelope of one."""
+
+    schema: str = ""
+    event_type: str = ""
+    event_time_unix_ms: int = 0
+    request: _Request | None = None
+    timestamp: float | None = None
+    event: Record | None = None
+
+
+_RECORDS = msgspec.json.Decoder(Record)
+
+
+def is_dynamo_trace(line: bytes) -> bool:
+    """Whether a line is a record of a request trace, of any version."""
+    try:
+        record = _RECORDS.decode(line)
+    except NOT_DECODED:
+        return False
+    return (record.event or record).schema.startswith("dynamo.request.trace.")
+
+
+def parse_dynamo(line: bytes) -> RequestRecord | LeftOut:
+    """Raises BrokenRecordError."""
+    try:
+        outer = _RECORDS.decode(line)
+    except NOT_DECODED as error:
+        raise BrokenRecordError(reason(error)) from None
+    record = outer.event or outer
+    if record.schema != SCHEMA:
+        schema = "no schema" if not record.schema else "another schema"
+        raise BrokenRecordError(f"the record has {schema}, not {SCHEMA}")
+    if record.event_type != "request_end":
+        return LeftOut.OTHER_EVENT
+    if record.request is None:
+        raise BrokenRecordError("the record has no `request`")
+    return _of_dynamo(record, record.request, outer.timestamp if outer.event else None)
+
+
+def reason(error: Exception) -> str:
+    """Why a line cannot be decoded. msgspec names places and types, never values."""
+    if isinstance(error, msgspec.ValidationError):
+        return f"the record has a wrong field: {error}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return f"invalid JSON: {error}"
+
+
+def _of_dynamo(
+    record: Record, request: _Request, writer_ms: float | None
+) -> RequestRecord | LeftOut:
+    end_ms = checked_time(record.event_time_unix_ms, "event_time_unix_ms")
+    arrival_ms = end_ms - (request.total_time_ms or 0.0)
+    if request.request_received_ms is not None:
+        arrival_ms = checked_time(request.request_received_ms, "request_received_ms")
+    replay = request.replay
+    tokens = checked_tokens(replay.input_length if replay else request.input_tokens, "input_length")
+    if not tokens or request.output_tokens is None:
+        return LeftOut.NO_LENGTHS
+    prefixes, block_tokens = None, 1
+    if replay is not None:
+        block_tokens = replay.trace_block_size
+        if not 1 <= block_tokens <= LARGEST_BLOCK:
+            raise BrokenRecordError(f"trace_block_size is {block_tokens}")
+        try:
+            prefixes = prefixes_of(replay.input_sequence_hashes, block_tokens, tokens)
+        except OverflowError:
+            raise BrokenRecordError("a prefix hash is no unsigned 64-bit integer") from None
+    worker = request.worker or _Workers()
+    ids = (worker.prefill_worker_id, worker.decode_worker_id)
+    fields = {} if prefixes is None else {"prefixes": prefixes}
+    return RequestRecord(
+        key=request.request_id,
+        arrival_ms=arrival_ms,
+        end_ms=end_ms,
+        writer_ms=writer_ms,
+        input_tokens=tokens,
+        output_tokens=checked_tokens(request.output_tokens, "output_tokens"),
+        cached_tokens=checked_tokens(request.cached_tokens, "cached_tokens"),
+        block_tokens=trace_block_tokens(block_tokens),
+        workers=tuple(id_ for id_ in ids if id_ is not None),
+        **fields,
+    )
+
+
+# Envoy Gateway 1.9, user guide "Proxy Access Logs"; Envoy, "Access logging"; Envoy AI Gateway for
+# the names of token counts.
 PATHS = ("/chat/completions", "/completions", "/responses", "/messages")
 _TEXT = re.compile(
     rb'\[(?P<start>[^\]]+)\] "(?P<method>\S+) (?P<path>\S+) \S+" (?P<code>\d+) \S+'
@@ -62,7 +180,7 @@ class _Entry(
     genai_cached: _Number = None
 
 
-_DECODER = msgspec.json.Decoder(_Entry)
+_ENTRIES = msgspec.json.Decoder(_Entry)
 
 
 def is_access_log(line: bytes) -> bool:
@@ -70,8 +188,8 @@ def is_access_log(line: bytes) -> bool:
     if not line.startswith(b"{"):
         return _TEXT.match(line) is not None
     try:
-        _DECODER.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        _ENTRIES.decode(line)
+    except NOT_DECODED:
         return False
     return True
 
@@ -87,8 +205,8 @@ def parse_envoy(line: bytes) -> RequestRecord | LeftOut:
         return LeftOut.SERVER_MESSAGE
     if line.startswith(b"{"):
         try:
-            entry = _DECODER.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            entry = _ENTRIES.decode(line)
+        except NOT_DECODED as error:
             raise BrokenRecordError(reason(error)) from None
     elif (match := _TEXT.match(line)) is not None:
         start, method, path, code, duration, request_id = (
@@ -98,10 +216,10 @@ def parse_envoy(line: bytes) -> RequestRecord | LeftOut:
         entry = _Entry(start, method, code, duration, path=path, request_id=request_id)
     else:
         raise BrokenRecordError("the line is neither JSON nor Envoy's default text format")
-    return _request_record(entry)
+    return _of_envoy(entry)
 
 
-def _request_record(entry: _Entry) -> RequestRecord | LeftOut:
+def _of_envoy(entry: _Entry) -> RequestRecord | LeftOut:
     path = (entry.origin_path or entry.path or "").partition("?")[0].rstrip("/")
     if entry.method != "POST" or not path.endswith(PATHS):
         return LeftOut.OTHER_PATH
@@ -166,7 +284,7 @@ def other_kind(line: bytes) -> tuple[str, str]:
         return "has other text before the JSON of each line", fix
     try:
         keys = msgspec.json.decode(line, type=_Keys)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_DECODED:
         return "is neither a request trace of Dynamo nor an access log of Envoy", SUPPORTED
     if keys.log is not None:
         return "is a log of Docker, with the lines of the container in the key `log`", WRAPPED
@@ -179,6 +297,6 @@ def other_kind(line: bytes) -> tuple[str, str]:
 def _is_json(text: bytes) -> bool:
     try:
         msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_DECODED:
         return False
     return True
