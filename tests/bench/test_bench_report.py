@@ -22,7 +22,7 @@ from tests.support.outputs import read_output
 
 
 def bench(**measured: Any) -> Bench:
-    return replace(BENCH, measurement=replace(MEASURED, **measured))
+    return replace(BENCH, measurement=MEASURED.model_copy(update=measured))
 
 
 def text(bench: Bench) -> str:

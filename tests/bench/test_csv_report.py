@@ -72,7 +72,9 @@ def test_percentiles_can_be_computed_from_the_counted_rows(tmp_path: Path) -> No
 def test_each_load_of_a_sweep_has_a_row() -> None:
     many = replace(
         BENCH,
-        measurement=replace(MEASURED, itl_ms=None, ttft_ms=Percentiles(p50=1, p90=2, p99=None)),
+        measurement=MEASURED.model_copy(
+            update={"itl_ms": None, "ttft_ms": Percentiles(p50=1, p90=2, p99=None)}
+        ),
     )
     levels = [Level(scale=1, bench=BENCH), Level(scale=2.5, bench=replace(many, interrupted="x"))]
     text = sweep_csv(Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="x"))

@@ -163,7 +163,7 @@ def test_a_late_or_busy_client_distorts_latencies(
 ) -> None:
     requests = [request(number * EVERY_MS, ttft_ms) for number in range(100)]
     late = (0.0,) * 98 + (late_ms,) * 2
-    assert measure(requests, late_ms=late, cpu_share=cpu_share).distortion == distortion
+    assert measure(requests, late_ms=late, cpu_share=cpu_share).distorted_by == distortion
 
 
 def test_output_after_reasoning() -> None:

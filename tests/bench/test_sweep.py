@@ -34,7 +34,9 @@ SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
 def found(user_rate: float, output_rate: float, goodput: float | None = 1.0) -> Bench:
-    measured = replace(MEASURED, user_rate=user_rate, output_rate=output_rate, goodput=goodput)
+    measured = MEASURED.model_copy(
+        update={"user_rate": user_rate, "output_rate": output_rate, "goodput": goodput}
+    )
     slo = REQUEST.slo if goodput is not None else Slo()
     return replace(BENCH, measurement=measured, slo=slo)
 

@@ -79,13 +79,15 @@ def test_every_metric_of_a_replay_is_published() -> None:
 
 def test_every_metric_of_a_run_is_published() -> None:
     run = output_schema("bench")["$defs"]["RunDocument"]
-    assert set(Measurement.__dataclass_fields__) <= set(run["properties"])
+    assert set(Measurement.model_fields) <= set(run["properties"])
 
 
 RUNS = {
     "without an SLO": BENCH,
     "with an SLO": replace(
-        BENCH, slo=Slo(ttft_ms=1.0, e2e_ms=2.0), measurement=replace(MEASURED, goodput=0.9)
+        BENCH,
+        slo=Slo(ttft_ms=1.0, e2e_ms=2.0),
+        measurement=MEASURED.model_copy(update={"goodput": 0.9}),
     ),
     "interrupted": replace(BENCH, interrupted="interrupted"),
     "failed": replace(

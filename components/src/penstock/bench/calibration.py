@@ -202,8 +202,8 @@ def _load(run: _Run) -> Load:
 
 def _warnings(run: _Run) -> Iterator[str]:
     measurement = run.bench.measurement
-    if measurement.distortion:
-        yield f"this machine may have distorted the latencies: {measurement.distortion}"
+    if measurement.distorted_by:
+        yield f"this machine may have distorted the latencies: {measurement.distorted_by}"
     if measurement.steadiness is not None and not measurement.steadiness.is_steady:
         yield f"not steady: {measurement.steadiness.reason}"
     hits, predicted = measurement.prefix_hit_rate, run.predicted_hits

@@ -10,10 +10,10 @@ from pydantic import Field, PlainSerializer
 from penstock.bench import aiperf
 from penstock.bench.compare import NAMES, Comparison, LimitCheck, Slicing
 from penstock.bench.difference import LEVEL, Difference
-from penstock.bench.measurement import Bench, Failures, Percentiles, Prediction
+from penstock.bench.measurement import Bench, Failures, Measurement, Prediction
 from penstock.bench.sweep import Sweep
 from penstock.graph.slo import Slo
-from penstock.reports.json_document import Document, set_fields
+from penstock.reports.json_document import Document, VersionedDocument, set_fields
 from penstock.simulate.calibration import Calibration
 from penstock.workload.model import Workload
 
@@ -60,11 +60,9 @@ class SteadyState(Document):
     """Whether the window is long enough, and as many requests completed in it as were sent."""
 
 
-class RunDocument(Document):
-    """One run against one target."""
+class RunHeader(VersionedDocument):
+    """Which run it is, and whether its figures hold."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["run"]
     """Form of the document."""
     url: str
@@ -95,49 +93,13 @@ class RunDocument(Document):
     """What ended the run early; null if it is complete."""
     distortion: str | None
     """Why this machine may have distorted the latencies; null if it has not."""
-    failures: Failures
-    """Failed requests of the complete run."""
-    unsent: int
-    """Number of requests that were not sent, or have no record."""
-    counted: int
-    """Number of served requests in the measured window, from which the percentiles come."""
-    window_s: float
-    """Length of the measured window in seconds."""
-    ttft_ms: Percentiles | None
-    """Time to first token; null if no request was served."""
-    first_output_ms: Percentiles | None
-    """Time to the first token that is not reasoning; null if no response has one."""
-    reasoning: int
-    """Number of counted responses that began with reasoning."""
-    reasoning_only: int
-    """Number of counted responses without any token that is not reasoning."""
-    itl_ms: Percentiles | None
-    """Mean inter-token latency of each request; null if no response has several chunks."""
-    chunk_gap_ms: Percentiles | None
-    """Time between two chunks of a stream, in the complete run; null without such a time."""
-    e2e_ms: Percentiles | None
-    """End-to-end latency; null if no request was served."""
-    in_one_piece: int
-    """Number of responses of several tokens in one chunk, which have no inter-token latency."""
-    user_rate: float | None
-    """Output tokens/s of the median request; null if no response has several chunks."""
-    output_rate: float
-    """Output tokens/s of all requests in the window."""
-    request_rate: float
-    """Requests/s that were sent in the window and served."""
-    goodput: float | None
-    """Share of requests within the SLO; null without an SLO, and if no request was counted."""
-    prefix_hit_rate: float
-    """Share of input tokens that the server reports as found in a prefix cache."""
-    input_ratio: float | None
-    """Input tokens counted by the server, relative to those of the workload; null if no request was
-    served."""
-    steadiness: SteadyState | None
+
+
+class RunDocument(Measurement, RunHeader):
+    """One run against one target."""
+
+    steadiness: SteadyState | None  # type: ignore[assignment]
     """Whether the latencies are those of a steady state; null with a fixed concurrency."""
-    late_p99_ms: float | None
-    """p99 of the delay with which requests were sent, in ms; null with a fixed concurrency."""
-    cpu_share: float
-    """Share of this machine's processor time that was used while requests were sent."""
 
 
 class LevelDocument(RunDocument):
@@ -151,11 +113,9 @@ class LevelDocument(RunDocument):
     """Whether no other load has more tokens/s for each user without fewer tokens/s in total."""
 
 
-class SweepDocument(Document):
+class SweepDocument(VersionedDocument):
     """Runs against one target at several loads."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["sweep"]
     """Form of the document."""
     engine_is_substitute: bool | None
@@ -193,11 +153,9 @@ class TargetDocument(Document):
     """Number of requests that were not sent, or have no record."""
 
 
-class ComparisonDocument(Document):
+class ComparisonDocument(VersionedDocument):
     """One run against two targets, which get the same requests in alternating slices."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["comparison"]
     """Form of the document."""
     client: str
@@ -245,6 +203,7 @@ def _run_fields(bench: Bench) -> dict[str, Any]:
     return {
         "client": aiperf.VERSION,
         "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
+        "distortion": bench.measurement.distorted_by,
     }
 
 

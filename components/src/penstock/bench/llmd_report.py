@@ -95,8 +95,8 @@ def _description(bench: Bench, log: RequestLog) -> str:
     remarks = [f"{bench.workload.name}, {bench.endpoint.model} at {bench.endpoint.url}.", counted]
     if bench.interrupted:
         remarks.append(f"Incomplete: {bench.interrupted}.")
-    if bench.measurement.distortion:
-        remarks.append(f"The client may have distorted it: {bench.measurement.distortion}.")
+    if bench.measurement.distorted_by:
+        remarks.append(f"The client may have distorted it: {bench.measurement.distorted_by}.")
     return " ".join(remarks)
 
 

@@ -16,6 +16,7 @@ from penstock.bench.aiperf import Endpoint
 from penstock.bench.records import Records
 from penstock.bench.trace_file import Key
 from penstock.graph.slo import Slo
+from penstock.reports.json_document import Document
 from penstock.simulate.calibration import Calibration
 from penstock.simulate.metrics import MAX_REFUSED, steady_requests
 from penstock.simulate.model import Replayable
@@ -80,41 +81,62 @@ class Failures:
         return self.total / self.sent if self.sent else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(Document):
     """The metrics of one run; their names are keys of the JSON output."""
 
-    failures: Failures  # of the complete run
+    failures: Failures
+    """Failed requests of the complete run."""
     unsent: int
-    counted: int  # served requests in the window, from which the percentiles come
+    """Number of requests that were not sent, or have no record."""
+    counted: int
+    """Number of served requests in the measured window, from which the percentiles come."""
     window_s: float
+    """Length of the measured window in seconds."""
     ttft_ms: Percentiles | None
-    first_output_ms: Percentiles | None  # to the first token that is not reasoning
-    reasoning: int  # responses that began with reasoning
-    reasoning_only: int  # of these, responses without any other token
-    itl_ms: Percentiles | None  # mean of each request
-    chunk_gap_ms: Percentiles | None  # between two chunks of a stream, of the complete run
+    """Time to first token; null if no request was served."""
+    first_output_ms: Percentiles | None
+    """Time to the first token that is not reasoning; null if no response has one."""
+    reasoning: int
+    """Number of counted responses that began with reasoning."""
+    reasoning_only: int
+    """Number of counted responses without any token that is not reasoning."""
+    itl_ms: Percentiles | None
+    """Mean inter-token latency of each request; null if no response has several chunks."""
+    chunk_gap_ms: Percentiles | None
+    """Time between two chunks of a stream, in the complete run; null without such a time."""
     e2e_ms: Percentiles | None
-    in_one_piece: int  # responses of several tokens in one chunk, which have no ITL
-    user_rate: float | None  # output tokens/s of the median request
-    output_rate: float  # output tokens/s
-    request_rate: float  # requests/s
-    goodput: float | None  # share of requests within the SLO; None without an SLO
-    prefix_hit_rate: float  # share of input tokens that the server reports as cached
-    input_ratio: float | None  # input tokens counted by the server, to those of the workload
-    steadiness: Steadiness | None  # None with a fixed concurrency
-    late_p99_ms: float | None  # how late requests were sent; None with a fixed concurrency
-    cpu_share: float  # of this machine's processor time during the run
+    """End-to-end latency; null if no request was served."""
+    in_one_piece: int
+    """Number of responses of several tokens in one chunk, which have no inter-token latency."""
+    user_rate: float | None
+    """Output tokens/s of the median request; null if no response has several chunks."""
+    output_rate: float
+    """Output tokens/s of all requests in the window."""
+    request_rate: float
+    """Requests/s that were sent in the window and served."""
+    goodput: float | None
+    """Share of requests within the SLO; null without an SLO, and if no request was counted."""
+    prefix_hit_rate: float
+    """Share of input tokens that the server reports as found in a prefix cache."""
+    input_ratio: float | None
+    """Input tokens counted by the server, relative to those of the workload; null if no request was
+    served."""
+    steadiness: Steadiness | None
+    """Whether the latencies are those of a steady state; null with a fixed concurrency."""
+    late_p99_ms: float | None
+    """p99 of the delay with which requests were sent, in ms; null with a fixed concurrency."""
+    cpu_share: float
+    """Share of this machine's processor time that was used while requests were sent."""
 
     @property
-    def distortion(self) -> str:
+    def distorted_by(self) -> str:
         """Why this machine may have distorted the latencies; empty if it has not."""
         ttft_ms = self.ttft_ms.p50 if self.ttft_ms else None
         return distortion_of(self.late_p99_ms or 0.0, ttft_ms, self.cpu_share)
 
 
 def distortion_of(late_p99_ms: float, ttft_ms: float | None, cpu_share: float) -> str:
-    """As `Measurement.distortion`; ``ttft_ms``: the median, None if nothing was served."""
+    """As `Measurement.distorted_by`; ``ttft_ms``: the median, None if nothing was served."""
     if late_p99_ms > max(MIN_LATE_MS, LATE_SHARE * (ttft_ms or 0.0)):
         return f"1% of the requests were sent at least {late_p99_ms:.0f} ms late"
     return f"{cpu_share:.0%} of its processor time was used" if cpu_share > BUSY else ""

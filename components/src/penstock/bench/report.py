@@ -224,8 +224,8 @@ def simulated_time(speed: float) -> str:
 
 def limits_of(measured: Measurement) -> Iterator[str]:
     """Why the latencies may not be those of the endpoint in a steady state."""
-    if measured.distortion:
-        yield distorted(measured.distortion)
+    if measured.distorted_by:
+        yield distorted(measured.distorted_by)
     if measured.steadiness is not None and not measured.steadiness.is_steady:
         yield f"not steady: {measured.steadiness.reason}"
 

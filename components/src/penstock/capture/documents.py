@@ -12,7 +12,7 @@ from penstock.capture.report import recorded_hit_rate, span_s
 from penstock.capture.trace_file import TraceFiles
 from penstock.errors import Problem
 from penstock.reports.charts import nearest_rank
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 
 Kind = Literal["other_event", "server_message", "other_path", "failed", "no_lengths", "duplicate"]
 
@@ -62,11 +62,9 @@ class JumpDocument(Document):
     """Size of the jump in seconds; negative if the clock jumped back."""
 
 
-class CaptureDocument(Document):
+class CaptureDocument(VersionedDocument):
     """Result of a capture."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     error: str | None
     """Why the capture failed or ended early; null if it did not."""
     engine_is_substitute: bool | None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from penstock.drill.evaluate import FailureType, FaultRecord
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 
 
 class FaultRow(Document):
@@ -52,11 +51,9 @@ class FailureDocument(Document):
     """Cause of the failure, as far as it is known."""
 
 
-class DrillDocument(Document):
+class DrillDocument(VersionedDocument):
     """Result of a drill."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     passed: bool
     """Whether no more requests failed than permitted, and all processes recovered."""
     engine_is_substitute: bool | None

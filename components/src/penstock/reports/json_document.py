@@ -48,6 +48,13 @@ class Document(BaseModel):
         return json.dumps(content, indent=indent, ensure_ascii=ensure_ascii)
 
 
+class VersionedDocument(Document):
+    """The complete output of a command."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
+
+
 def set_fields(value: BaseModel) -> dict[str, Any]:
     """The fields of an input that have a value."""
     return value.model_dump(exclude_none=True)

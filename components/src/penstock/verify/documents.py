@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 from penstock.verify.probes import NOT_COVERED, ProbeRun
 from penstock.verify.result import Verdict
 
@@ -32,11 +31,9 @@ class ProbeDocument(Document):
     """Whether the probe is no failure."""
 
 
-class VerifyDocument(Document):
+class VerifyDocument(VersionedDocument):
     """Results of all probes."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     ok: bool
     """Whether no probe is a failure."""
     engine_is_substitute: bool

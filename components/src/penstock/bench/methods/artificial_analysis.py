@@ -104,7 +104,7 @@ class Speeds(Document):
         return self.failures.sent - self.failures.total
 
     @property
-    def distortion(self) -> str:
+    def distorted_by(self) -> str:
         """Why this machine may have distorted the latencies; empty if it has not."""
         return distortion_of(0.0, self.ttft_ms.median if self.ttft_ms else None, self.cpu_share)
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from penstock.bench import aiperf
 from penstock.bench.aiperf import Endpoint
-from penstock.bench.measurement import Failures
 from penstock.bench.methods.agentperf import VERSION as AGENTPERF
 from penstock.bench.methods.agentperf import AgentPerf
-from penstock.bench.methods.artificial_analysis import Part, PartResult, Spread
+from penstock.bench.methods.artificial_analysis import Part, PartResult, Speeds
 from penstock.bench.methods.frontend_counters import fastest, quantile
 from penstock.bench.methods.openrouter import Observation
 from penstock.bench.methods.report import (
@@ -26,14 +25,23 @@ from penstock.bench.methods.report import (
     windows_of,
 )
 from penstock.bench.methods.system_load import Phase, SystemLoad
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 
 
-class PromptsDocument(Document):
+class SpeedDocument(VersionedDocument):
+    """Speeds by two definitions."""
+
+    definitions: Mapping[str, str]
+    """Definitions of the two speeds."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""
+    remarks: Sequence[str]
+    """What differs from the published method, and what limits the figures."""
+
+
+class PromptsDocument(Speeds, SpeedDocument):
     """Prompts of one length, by Artificial Analysis' method."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-prompts"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -46,39 +54,19 @@ class PromptsDocument(Document):
     """Requests that were sent."""
     requests: int
     """Number of requests."""
-    failures: Failures
-    """Failed requests."""
     unsent: int
     """Number of requests that were not sent, or have no record."""
-    ttft_ms: Spread | None
-    """Time to first token in ms; null if no request was served."""
-    e2e_ms: Spread | None
-    """End-to-end latency in ms; null if no request was served."""
-    output_speed: Spread | None
-    """Output tokens/s after the first token; null if no response has several chunks."""
-    throughput: Spread | None
-    """Output tokens / complete duration, in tokens/s; null if no request was served."""
     tokens_per_chunk: float | None
     """Output tokens per chunk of the streams; null if no request was served."""
     context: int | None
     """Context length in tokens that the endpoint reports; null if it reports none."""
-    cpu_share: float
-    """Share of this machine's processor time that was used while requests were sent."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
     distortion: str | None
     """Why this machine may have distorted the latencies; null if it has not."""
-    interrupted: str | None
-    """What ended the run early; null if it is complete."""
-    remarks: Sequence[str]
-    """What differs from the published method, and what limits the figures."""
 
 
-class SystemLoadDocument(Document):
+class SystemLoadDocument(SpeedDocument):
     """Artificial Analysis' System Load Test."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-system-load"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -95,19 +83,11 @@ class SystemLoadDocument(Document):
     """Measured phases, lowest concurrency first."""
     reached_ceiling: bool
     """Whether the throughput stopped rising."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
-    interrupted: str | None
-    """What ended the test early; null if it is complete."""
-    remarks: Sequence[str]
-    """What differs from the published method, and what limits the figures."""
 
 
-class AgentPerfDocument(Document):
+class AgentPerfDocument(VersionedDocument):
     """A run of agentperf-local."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-agentperf"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -161,11 +141,9 @@ class OutcomeCounts(Document):
     """Number of requests that failed because of the client."""
 
 
-class OpenRouterDocument(Document):
+class OpenRouterDocument(SpeedDocument):
     """OpenRouter's figures, from the metrics of frontends."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["openrouter"]
     """Form of the document."""
     method: Literal["openrouter"]
@@ -188,12 +166,6 @@ class OpenRouterDocument(Document):
     """Mean output tokens/s after the first token; null without such tokens."""
     uptime: Mapping[str, float | None]
     """Share of successful requests by window; null if it was not observed or had no request."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
-    interrupted: str | None
-    """What ended the observation early; null if it is complete."""
-    remarks: Sequence[str]
-    """What limits the figures."""
 
 
 MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | OpenRouterDocument
@@ -202,7 +174,11 @@ MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | Open
 def prompts_document(result: PartResult) -> PromptsDocument:
     remarks = list(part_remarks(result))
     return PromptsDocument.of(
-        result, client=aiperf.VERSION, definitions=DEFINITIONS, remarks=remarks
+        result,
+        client=aiperf.VERSION,
+        definitions=DEFINITIONS,
+        distortion=result.distorted_by,
+        remarks=remarks,
     )
 
 

@@ -61,8 +61,8 @@ def _number(value: float | None, unit: str = "") -> str:
 def _limits(speeds: Speeds) -> Iterator[str]:
     if line := failures_line(speeds.failures):
         yield line
-    if speeds.distortion:
-        yield distorted(speeds.distortion)
+    if speeds.distorted_by:
+        yield distorted(speeds.distorted_by)
 
 
 def part_report(result: PartResult) -> Report:

@@ -9,7 +9,7 @@ from penstock.bench.difference import Difference
 from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.report import ShadowResult
 from penstock.bench.shadow.verdict import LEVEL, ClassVerdict, Verdict
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 
 
 class ShadowTarget(Document):
@@ -21,11 +21,9 @@ class ShadowTarget(Document):
     """Model that was requested; null with `--keep-model`, and for A with `--listen`."""
 
 
-class ShadowDocument(Document):
+class ShadowDocument(VersionedDocument):
     """Responses of two endpoints to the same requests."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["shadow"]
     """Form of the document."""
     targets: dict[Literal["A", "B"], ShadowTarget]
