@@ -235,7 +235,12 @@ def _figures(result: DrillResult) -> dict[str, Any]:
                 "faults": row.faults,
                 "failed": {type_.value: n for type_, n in row.failed.items()},
                 "unavoidable": row.unavoidable,
-                "recovery_s": [round(seconds, 1) for seconds in row.recovery_s],
+                "recovery_s": [
+                    round(fault.recovery_s, 1)
+                    for fault in result.faults
+                    if (fault.kind, fault.program) == (row.kind, row.target)
+                    and fault.recovery_s is not None
+                ],
             }
             for row in evaluation.rows
         ],

@@ -5,33 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from penstock.drill.evaluate import FailureType, FaultRecord
+from penstock.drill.evaluate import FailureType, FaultRecord, FaultRow
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
 from penstock.reports.json_document import Document, VersionedDocument
-
-
-class FaultRow(Document):
-    """Faults of one kind and target."""
-
-    kind: str
-    """Kind of the faults."""
-    target: str
-    """Component of the processes; `graph` for faults of all processes."""
-    faults: int
-    """Number of faults."""
-    requests: int
-    """Number of requests that ran between one of these faults and its recovery."""
-    failed: Mapping[FailureType, int]
-    """Number of failed requests by type; types without failures are missing."""
-    unavoidable: int
-    """Number of failed requests that no other process could have served."""
-    recovery_s_median: float | None
-    """Median seconds from the injection until all processes are ready and requests complete again;
-    null if none recovered."""
-    recovery_s_p99: float | None
-    """p99 of the seconds until all processes are ready and requests complete again; null if none
-    recovered."""
 
 
 class FailureDocument(Document):

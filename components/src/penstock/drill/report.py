@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.drill.evaluate import Failure, FailureType, FaultRecord, Row
+from penstock.drill.evaluate import Failure, FailureType, FaultRecord, FaultRow
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
 from penstock.reports.charts import binned, over_time, percentile_curves
@@ -121,15 +121,15 @@ def _memory_line(trend: MemoryTrend) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: FaultRow) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
     failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
     counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
     return row.kind, row.target, *counts, _row_recovery(row)
 
 
-def _row_recovery(row: Row) -> str:
-    if not row.recovery_s:
+def _row_recovery(row: FaultRow) -> str:
+    if row.recovery_s_median is None:
         return "-"
     return f"{row.recovery_s_median:.1f} (p99 {row.recovery_s_p99:.1f})"
 
