@@ -150,10 +150,6 @@ def test_mockers_are_named_in_every_output(is_substitute: bool | None, is_swept:
     assert content["engine_is_substitute"] is is_substitute
 
 
-def test_a_complete_run_is_no_error() -> None:
-    require_complete(BENCH)
-
-
 def test_a_run_that_the_user_ended() -> None:
     with pytest.raises(KeyboardInterrupt):
         require_complete(replace(BENCH, interrupted=INTERRUPTED))

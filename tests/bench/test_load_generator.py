@@ -12,9 +12,7 @@ import pytest
 
 from penstock.bench.aiperf import END_S
 from tests.bench.bench_process import Running, run_process
-from tests.bench.bench_runs import write_workload
-from tests.bench.fake_aiperf import HANGS, IGNORES, install
-from tests.support.command_line import ROOT, penstock
+from tests.bench.fake_aiperf import HANGS, IGNORES
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.outputs import read_output
 
@@ -25,29 +23,6 @@ BENCH, INTERRUPTED = 19, 130
 
 
 Bench = Callable[..., CompletedProcess[str]]
-
-
-@pytest.fixture
-def arguments(tmp_path: Path) -> tuple[str, ...]:
-    install(tmp_path / "environments")
-    return write_workload(tmp_path / "workload", REQUESTS, output_tokens=4, every_ms=100.0)
-
-
-def server() -> CompletionsServer:
-    return CompletionsServer(script=lambda _: Response())
-
-
-@pytest.fixture
-def bench(tmp_path: Path, arguments: tuple[str, ...]) -> Bench:
-    """With a load generator that does something."""
-
-    def run(does: str, *more: str, working: Path = ROOT) -> CompletedProcess[str]:
-        with server().running() as target, pytest.MonkeyPatch.context() as patch:
-            patch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "environments"))
-            patch.setenv("FAKE_AIPERF", does)
-            return penstock("bench", target.url, *arguments, *more, folder=working)
-
-    return run
 
 
 def test_figures_of_a_complete_run(bench: Bench) -> None:
@@ -114,9 +89,12 @@ def test_an_error_before_the_run_leaves_no_folder(tmp_path: Path, bench: Bench) 
     assert not out.exists()
 
 
-def test_the_folder_may_be_relative(tmp_path: Path, bench: Bench) -> None:
+def test_the_folder_may_be_relative(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """AIPerf runs in another working folder."""
-    done = bench("succeed", "--out", "own/run-1", working=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = bench("succeed", "--out", "own/run-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "own" / "run-1" / "profile_export.jsonl").exists()
 
@@ -170,7 +148,7 @@ def test_a_second_interrupt_ends_a_load_generator_that_hangs(
         running.wait_for((out / IGNORES).exists, "the interrupt of the load generator")
         running.signal(number)
 
-    with server().running() as target:
+    with CompletionsServer(script=lambda _: Response()).running() as target:
         ended = run_process(
             [target.url, *arguments, "--out", str(out)],
             interrupt,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, get_args
@@ -24,7 +24,7 @@ from penstock.verify.result import Verdict
 from penstock.verify.target import ProbeTarget
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import certificate
-from tests.support.scripted_http import QuietServer
+from tests.support.scripted_http import body_of, respond, serving
 
 ROOT = Path(__file__).parents[2]
 GRAPHS = ROOT / "dynamo_graphs"
@@ -52,35 +52,17 @@ def expected(**changed: Any) -> Expectations:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Respond], str]]:
-    servers: list[QuietServer] = []
+    with ExitStack() as servers:
 
-    def start(respond: Respond) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self._send(*respond(self.path, {}))
+        def start(answer: Respond) -> str:
+            def handle(request: BaseHTTPRequestHandler) -> None:
+                body = body_of(request)
+                status, text = answer(request.path, json.loads(body) if body else {})
+                respond(request, text.encode(), status)
 
-            def do_POST(self) -> None:
-                length = int(self.headers["Content-Length"])
-                self._send(*respond(self.path, json.loads(self.rfile.read(length))))
+            return servers.enter_context(serving(handle))
 
-            def _send(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = QuietServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_address[1]}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 def verdict(target: ProbeTarget, name: str) -> tuple[Verdict, str]:
@@ -154,13 +136,13 @@ def test_the_workers_of_dynamo_1_7_are_those_of_the_frontends_metrics(
 def _model(complete: Callable[[], dict[str, Any]], metrics: str = "") -> Respond:
     """A frontend with one model, and the response to each of its requests."""
 
-    def respond(path: str, body: dict[str, Any]) -> tuple[int, str]:
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, str]:
         if path == "/metrics":
             return 200, metrics
         served = {"data": [{"id": "m"}]} if path == "/v1/models" else {"choices": [], **complete()}
         return 200, json.dumps(served)
 
-    return respond
+    return answer
 
 
 def _chat(message: dict[str, Any]) -> Respond:

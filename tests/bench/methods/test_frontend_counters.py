@@ -13,7 +13,6 @@ from penstock.bench.methods.frontend_counters import (
     Counters,
     RequestSpeeds,
     fastest,
-    is_frontend,
     quantile,
     read_scrape,
 )
@@ -57,12 +56,6 @@ def test_a_counter_that_fell_was_reset() -> None:
     assert (Counters(tokens=1) - Counters(tokens=2)).is_below_zero
     assert (Counters() - Counters(outcomes={("success", ""): 1})).is_below_zero
     assert not (Counters(tokens=2, duration_s=0.1) - Counters(tokens=1)).is_below_zero
-
-
-def test_only_metrics_of_a_frontend_are_recognized() -> None:
-    assert is_frontend(Frontend().text)
-    assert not is_frontend("vllm:num_requests_running 1\n")
-    assert not is_frontend("<html>")
 
 
 BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
@@ -109,16 +102,6 @@ def read(*changes: Counters) -> RequestSpeeds:
     for change in changes:
         speeds.add(change)
     return speeds
-
-
-def test_a_request_that_ended_alone_is_known() -> None:
-    speeds = read(Counters(), change(tokens=100, seconds=4.0), Counters())
-    assert (speeds.known, speeds.unknown) == ([25.0], 0)
-
-
-def test_requests_that_ended_together_are_not_known() -> None:
-    speeds = read(change(count=3, tokens=100, seconds=4.0), change(tokens=10, seconds=1.0))
-    assert (speeds.known, speeds.unknown) == ([10.0], 3)
 
 
 def test_sums_that_do_not_match_yet_are_completed_by_the_next_reading() -> None:

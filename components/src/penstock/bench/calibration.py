@@ -15,6 +15,7 @@ import numpy as np
 from penstock.bench import aiperf
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
 from penstock.bench.measurement import Bench
+from penstock.bench.report import limits_of
 from penstock.errors import BenchError, Problem
 from penstock.simulate.calibration import (
     Calibration,
@@ -202,10 +203,7 @@ def _load(run: _Run) -> Load:
 
 def _warnings(run: _Run) -> Iterator[str]:
     measurement = run.bench.measurement
-    if measurement.distorted_by:
-        yield f"this machine may have distorted the latencies: {measurement.distorted_by}"
-    if measurement.steadiness is not None and not measurement.steadiness.is_steady:
-        yield f"not steady: {measurement.steadiness.reason}"
+    yield from limits_of(measurement)
     hits, predicted = measurement.prefix_hit_rate, run.predicted_hits
     if abs(hits - predicted) > OTHER_HITS:
         yield (

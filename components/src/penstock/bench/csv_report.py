@@ -24,7 +24,9 @@ LEVEL_COLUMNS = (
     *("prefix_hit_rate", "goodput", "meets_slo", "is_on_pareto_front"),
     *("sent", "failed", "counted", "interrupted"),
 )
-METRIC_COLUMNS = ("metric", "a_ms", "b_ms", "change", "low", "high", "claim")
+# With the fields of `Difference`.
+METRIC_COLUMNS = {"metric": "metric", "a_ms": "first_ms", "b_ms": "second_ms"}
+METRIC_COLUMNS |= {name: name for name in ("change", "low", "high", "claim")}
 HEADERS = [",".join(columns) for columns in (REQUEST_COLUMNS, LEVEL_COLUMNS, METRIC_COLUMNS)]
 """First lines, by which a file of `bench` is recognized."""
 
@@ -109,18 +111,10 @@ def _percentile(values: Percentiles | None, name: str) -> float | None:
 def comparison_csv(comparison: Comparison) -> str:
     """One row for each metric; none if too few requests were served to compare."""
     rows = [
-        {
-            "metric": difference.metric,
-            "a_ms": difference.first_ms,
-            "b_ms": difference.second_ms,
-            "change": difference.change,
-            "low": difference.low,
-            "high": difference.high,
-            "claim": difference.claim,
-        }
+        {column: getattr(difference, name) for column, name in METRIC_COLUMNS.items()}
         for difference in comparison.differences
     ]
-    return _text(METRIC_COLUMNS, rows)
+    return _text(tuple(METRIC_COLUMNS), rows)
 
 
 def _text(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:

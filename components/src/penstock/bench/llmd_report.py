@@ -44,8 +44,7 @@ def report_of(
 ) -> Report:
     """One report. ``experiment``: an id that all reports of a sweep share. ``stage``: number of the
     load in the sweep. ``stack``: as `stack_of` returns it; empty if not known."""
-    log = bench.log
-    scenario: Report = {"load": _load(bench, log, stage)}
+    scenario: Report = {"load": _load(bench, stage)}
     if stack:
         scenario["stack"] = list(stack)
     report: Report = {
@@ -53,11 +52,11 @@ def report_of(
         "run": {
             "uid": uid,
             "eid": experiment,
-            "time": _time(log),
-            "description": _description(bench, log),
+            "time": _time(bench.log),
+            "description": _description(bench),
         },
         "scenario": scenario,
-        "results": {"request_performance": {"aggregate": _aggregate(bench, log)}},
+        "results": {"request_performance": {"aggregate": _aggregate(bench)}},
     }
     return {key: _known(value) for key, value in report.items()}
 
@@ -88,7 +87,8 @@ def _time(log: RequestLog) -> Report:
     }
 
 
-def _description(bench: Bench, log: RequestLog) -> str:
+def _description(bench: Bench) -> str:
+    log = bench.log
     begin, end = ((ms - log.first_ms) / 1000 for ms in log.window)
     window = f"from {begin:.1f} s to {end:.1f} s after the first request"
     counted = f"Latencies, lengths and rates are of requests that were sent {window}."
@@ -100,15 +100,15 @@ def _description(bench: Bench, log: RequestLog) -> str:
     return " ".join(remarks)
 
 
-def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
+def _load(bench: Bench, stage: int) -> Report:
     workload = bench.workload.workload
-    sent = list(log.requests.values())
+    sent = list(bench.log.requests.values())
     conversation = workload.conversation
     turns = conversation and {"distribution": "fixed", "value": conversation.turns}
     native = {
         "workload": {
             "name": bench.workload.name,
-            **bench.workload.workload.model_dump(exclude_none=True),
+            **workload.model_dump(exclude_none=True),
         },
         "seed": bench.seed,
         "slo": bench.slo.model_dump(exclude_none=True),
@@ -147,8 +147,8 @@ def _lengths(tokens: Sequence[int]) -> Report:
     }
 
 
-def _aggregate(bench: Bench, log: RequestLog) -> Report:
-    measured, counted = bench.measurement, log.counted
+def _aggregate(bench: Bench) -> Report:
+    measured, counted = bench.measurement, bench.log.counted
     failures = measured.failures
     cancelled = failures.reasons.get(CANCELLED, 0)
     has_p99 = failures.share <= MAX_REFUSED
