@@ -92,17 +92,18 @@ RUNS = {
     "interrupted": replace(BENCH, interrupted="interrupted"),
     "failed": replace(
         BENCH,
-        measurement=replace(
-            MEASURED,
-            failures=Failures(sent=3, reasons={"HTTP 500": 2, "no connection": 1}),
-            counted=0,
-            ttft_ms=None,
-            itl_ms=None,
-            chunk_gap_ms=None,
-            e2e_ms=None,
-            user_rate=None,
-            steadiness=None,
-            late_p99_ms=None,
+        measurement=MEASURED.model_copy(
+            update={
+                "failures": Failures(sent=3, reasons={"HTTP 500": 2, "no connection": 1}),
+                "counted": 0,
+                "ttft_ms": None,
+                "itl_ms": None,
+                "chunk_gap_ms": None,
+                "e2e_ms": None,
+                "user_rate": None,
+                "steadiness": None,
+                "late_p99_ms": None,
+            }
         ),
     ),
     "predicted": replace(
