@@ -6,6 +6,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
+from penstock.errors import GraphError, UsageError
 
 PLAINTEXT_CREDENTIAL = "PS710"  # Helm stores the values of every revision on the cluster
 
@@ -39,7 +40,6 @@ def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster
     from penstock.cluster.rights import Preflight, Verb
-    from penstock.errors import GraphError, Problem, UsageError
     from penstock.manifests.source import open_source
 
     if args.adopt and args.rollback_on_failure:
@@ -51,11 +51,9 @@ def run(args: argparse.Namespace) -> int:
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(
-            Problem(
-                file=str(args.graph),
-                message="is a DGD manifest, but apply installs graphs only",
-                fix=f"Run `kubectl apply --server-side -f {args.graph}`.",
-            )
+            "is a DGD manifest, but apply installs graphs only",
+            file=str(args.graph),
+            fix=f"Run `kubectl apply --server-side -f {args.graph}`.",
         )
     if not args.skip_check:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):

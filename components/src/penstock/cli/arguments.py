@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
 from penstock.cli.replay_arguments import positive_number
+from penstock.errors import InputError, UsageError
 
 WRITABLE = "Name a file in an existing folder in which you may write."
 MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that wrote it
@@ -95,8 +96,6 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
     """Whether the user confirms. Raises UsageError without a terminal, unless --yes is given."""
-    from penstock.errors import UsageError
-
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -157,8 +156,6 @@ def clock() -> Clock:
 
 def refuse_sets(args: argparse.Namespace) -> None:
     """A release keeps the values it was applied with."""
-    from penstock.errors import UsageError
-
     if args.sets:
         raise UsageError(
             "--set applies to local deployments; set values of a release with `penstock apply`"
@@ -208,7 +205,6 @@ def hints_of(args: argparse.Namespace) -> Hints:
 
 def requested_gpu(args: argparse.Namespace) -> str | None:
     """`--gpu`; UsageError for one that is not supported."""
-    from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
     from penstock.hardware.gpus import gpu_fix
 
@@ -217,19 +213,18 @@ def requested_gpu(args: argparse.Namespace) -> str | None:
     gpu = find_gpu(args.gpu)
     if gpu is None:
         message, fix = gpu_fix(args.gpu, list(GPUS))
-        raise UsageError(Problem(place="--gpu", message=message, fix=fix))
+        raise UsageError(message, place="--gpu", fix=fix)
     return gpu.name
 
 
 def _require_model(folder: Path) -> None:
-    from penstock.errors import Problem, UsageError
     from penstock.models.config import BrokenConfigError, UnknownShapeError
     from penstock.models.find import find_model
 
     if not (folder / "config.json").is_file():
         message = f"{folder} has no config.json"
         fix = "Name the folder with the files of the model."
-        raise UsageError(Problem(place="--model", message=message, fix=fix))
+        raise UsageError(message, place="--model", fix=fix)
     try:
         find_model(folder.name, folder)
     except BrokenConfigError as error:
@@ -288,13 +283,11 @@ def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
 
     ``mark``: what stands at the beginning of every output of the command.
     """
-    from penstock.errors import InputError, Problem
-
     path = Path(args.output)
     if args.output != "-" and not args.force and is_foreign(path, mark):
         message = "already exists, and penstock did not generate it"
         fix = "Name another file, or pass --force to replace this one."
-        raise InputError(Problem(file=args.output, message=message, fix=fix))
+        raise InputError(message, file=args.output, fix=fix)
     write_output(text, args.output)
 
 
@@ -318,8 +311,6 @@ def require_writable(path: Path, option: str, *, in_place: bool = False) -> None
 
     ``in_place``: an existing file is overwritten, not replaced, so its folder does not matter.
     """
-    from penstock.errors import Problem, UsageError
-
     folder = path.absolute().parent
     message = fix = ""
     if path.is_dir():
@@ -333,16 +324,14 @@ def require_writable(path: Path, option: str, *, in_place: bool = False) -> None
     elif not os.access(folder, os.W_OK):
         message, fix = f"the folder of {path} is read-only", WRITABLE
     if message:
-        raise UsageError(Problem(place=option, message=message, fix=fix))
+        raise UsageError(message, place=option, fix=fix)
 
 
 def require_absent(path: Path, *, force: bool) -> None:
     """InputError for a file that exists, unless it may be replaced."""
-    from penstock.errors import InputError, Problem
-
     if (path.exists() or path.is_symlink()) and not force:
         fix = "Name another file, or add --force to replace it."
-        raise InputError(Problem(file=str(path), message="already exists", fix=fix))
+        raise InputError("already exists", file=str(path), fix=fix)
 
 
 def write_output(text: str, target: str) -> None:
@@ -350,7 +339,6 @@ def write_output(text: str, target: str) -> None:
     if target == "-":
         print(text, end="" if text.endswith("\n") else "\n")
         return
-    from penstock.errors import InputError, Problem
     from penstock.files import write_atomically
 
     path = Path(target)
@@ -360,7 +348,5 @@ def write_output(text: str, target: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise InputError(
-            Problem(
-                file=target or "-o", message=f"cannot be written: {error.strerror}", fix=WRITABLE
-            )
+            f"cannot be written: {error.strerror}", file=target or "-o", fix=WRITABLE
         ) from None

@@ -46,6 +46,7 @@ from penstock.cli.replay_arguments import (
     share,
 )
 from penstock.cli.report_output import print_result
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
@@ -322,23 +323,18 @@ def _compare(
 
 def _require_fitting_arguments(args: argparse.Namespace) -> None:
     """UsageError for more than two targets, and for options that need another number of them."""
-    from penstock.errors import Problem, UsageError
-
     count = len(args.targets)
     if count > 2:
-        message, fix = f"{count} targets cannot be compared", "Name one or two."
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError(f"{count} targets cannot be compared", fix="Name one or two.")
     excluded, needed = (OF_TWO, "two targets") if count == 1 else (OF_ONE | LATENCIES, "one target")
     for name, flag in excluded.items():
         if getattr(args, name) is not None:
-            message = f"{flag} needs {needed}"
-            raise UsageError(Problem(message=message, fix=f"Name {needed}, or remove {flag}."))
+            raise UsageError(f"{flag} needs {needed}", fix=f"Name {needed}, or remove {flag}.")
     if args.predict and args.sweep:
-        message = "--predict cannot be combined with --sweep"
-        raise UsageError(Problem(message=message, fix="Remove one of them."))
+        raise UsageError("--predict cannot be combined with --sweep", fix="Remove one of them.")
     require_started(args)
     require_calibratable(args)
     if args.gpu and not args.predict:
-        raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
+        raise UsageError("--gpu needs --predict", fix="Add --predict GRAPH.")
     if args.gpus and not args.sweep:
-        raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
+        raise UsageError("--gpus needs --sweep", fix="Add --sweep 1,2,4.")

@@ -20,6 +20,7 @@ from penstock.cli.report_output import (
     require_report,
     workload_files,
 )
+from penstock.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -75,8 +76,6 @@ def require_outputs(args: argparse.Namespace) -> None:
 
 def _require_different_files(args: argparse.Namespace) -> None:
     """UsageError for one file of two options, and for the standard output."""
-    from penstock.errors import Problem, UsageError
-
     files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", args.calibrate)]
     known: dict[Path, str] = {}
     for option, path in (*files, *(("--llm-d-report", path) for path in _report_paths(args))):
@@ -86,7 +85,7 @@ def _require_different_files(args: argparse.Namespace) -> None:
         real = path.resolve()
         if real in known:
             message = f"{path} is also the file of {known[real]}"
-            raise UsageError(Problem(place=option, message=message, fix="Name another file."))
+            raise UsageError(message, place=option, fix="Name another file.")
         known[real] = option
 
 
@@ -184,8 +183,6 @@ def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
 def _all_tried() -> Iterator[Callable[..., None]]:
     """Calls each function; one that raises InputError does not prevent the others, so that no
     output is lost. The first such error is raised at the end."""
-    from penstock.errors import InputError
-
     errors: list[InputError] = []
 
     def attempt(write: Callable[..., None], *args: object) -> None:
@@ -220,8 +217,6 @@ def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
 def run_folder(out: Path | None) -> Iterator[Path]:
     """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
     it is still empty when an error occurs, it is removed."""
-    from penstock.errors import InputError, Problem
-
     if out is None:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             yield Path(scratch)
@@ -230,8 +225,7 @@ def run_folder(out: Path | None) -> Iterator[Path]:
         out.mkdir(parents=True)
     except OSError as error:
         message = f"cannot be created: {error.strerror}"
-        fix = "Name a new folder."
-        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
+        raise InputError(message, file=str(out), fix="Name a new folder.") from None
     try:
         yield out.absolute()  # AIPerf has another working folder
     finally:

@@ -16,6 +16,7 @@ from penstock.cli.replay_arguments import (
     integer_between,
 )
 from penstock.cli.report_output import print_result
+from penstock.errors import UsageError
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
 SYSTEM_LOAD, AGENTPERF = "system-load", "agentperf"
@@ -103,10 +104,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError for options that do not fit the method."""
-    from penstock.errors import Problem, UsageError
 
     def refuse(message: str, fix: str) -> None:
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError(message, fix=fix)
 
     accepted = _accepted(args.method, _chosen(args))
     for name, (flag, needed) in NEEDS.items():
@@ -217,12 +217,11 @@ def _openrouter(
     from penstock.bench.methods.openrouter import observe, require_traffic
     from penstock.bench.methods.report import openrouter_report
     from penstock.bench.run import require_uninterrupted
-    from penstock.errors import Problem, UsageError
 
     models = {target.endpoint.model for target in targets}
     if len(models) > 1:
         message = f"the targets serve different models: {', '.join(sorted(models))}"
-        raise UsageError(Problem(message=message, fix="Name the frontends of one deployment."))
+        raise UsageError(message, fix="Name the frontends of one deployment.")
     urls = [
         url
         for named, target in zip(args.targets, targets, strict=True)

@@ -30,6 +30,7 @@ from penstock.cli.replay_arguments import (
     integer_between,
 )
 from penstock.cli.report_output import add_report, print_result, require_named, require_report
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
@@ -210,7 +211,6 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
 def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     """NotUpError for a graph that does not run, NotVerifiedError for a URL that does not serve."""
     from penstock.bench.shadow.client import ShadowEndpoint
-    from penstock.errors import Problem, UsageError
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
 
@@ -221,7 +221,7 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     if "@" in urlsplit(endpoint.url).netloc:  # it would be printed, and sent to clients
         key = "OPENAI_API_KEY" + ("_B, or OPENAI_API_KEY" if name == "B" else "")
         message = f"the URL of {name} contains a user name or a password"
-        raise UsageError(Problem(message=message, fix=f"Remove it. Set a key with {key}."))
+        raise UsageError(message, fix=f"Remove it. Set a key with {key}.")
     requested = (args.model_b or args.model) if name == "B" else args.model
     probe = ProbeTarget(url=endpoint.url, api_key=endpoint.key)
     try:
@@ -238,19 +238,16 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
 
 
 def _require_fitting(args: argparse.Namespace) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.keep_model and (args.model or args.model_b):
-        message, fix = "--keep-model cannot be combined with --model", "Remove one of them."
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError("--keep-model cannot be combined with --model", fix="Remove one of them.")
     require_fitting_live(args)
     require_report(args.report)
     if args.results is not None:
         require_named(args.results, "--results")
         if args.report is not None and args.report.resolve() == args.results.resolve():
             message, fix = "is also the file of --results", "Name another file."
-            raise UsageError(Problem(place="--report", message=message, fix=fix))
+            raise UsageError(message, place="--report", fix=fix)
         arguments.require_writable(args.results, "--results", in_place=True)
         if args.file is not None and args.results.resolve() == args.file.resolve():
             message, fix = "is also the file of --file", "Name another file."
-            raise UsageError(Problem(place="--results", message=message, fix=fix))
+            raise UsageError(message, place="--results", fix=fix)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.progress import LINE_INTERVAL_S, Progress
 from penstock.cli.replay_arguments import duration_ms, share
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.mirror import Listen
@@ -49,15 +50,13 @@ def add_live_arguments(group: argparse._ArgumentGroup) -> None:
 
 def require_fitting_live(args: argparse.Namespace) -> None:
     """UsageError for an option that needs `--listen`, or that excludes it."""
-    from penstock.errors import Problem, UsageError
-
     needed, other = (OF_LISTEN, "--listen") if args.listen is None else (OF_FILE, "--file")
     for name, flag in needed.items():
         if getattr(args, name):
             fix = f"Remove {flag}, or use {other}."
             if flag == "--model":
                 fix = "Remove --model: A gets the model of each request. Use --model-b to set B's."
-            raise UsageError(Problem(message=f"{flag} needs {other}", fix=fix))
+            raise UsageError(f"{flag} needs {other}", fix=fix)
 
 
 def compare_live(args: argparse.Namespace, endpoints: Endpoints) -> ShadowResult:

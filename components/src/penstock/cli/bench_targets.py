@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.progress import Progress
 from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
+from penstock.errors import BenchError, PenstockError, StartError, UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.run import Endpoint
@@ -102,35 +103,33 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
 def require_started(args: argparse.Namespace) -> None:
     """UsageError for `--start`, `--cluster` or `--set` without a graph, and for options that need
     `--start` or `--cluster`."""
-    from penstock.errors import Problem, UsageError
     from penstock.verify.urls import is_url
 
     for flag, is_given in (("--start", args.start), ("--cluster", args.cluster)):
         if is_given and all(map(is_url, args.targets)):
             message = f"{flag} needs a graph, and the target is a URL"
-            raise UsageError(Problem(message=message, fix=f"Name a graph, or remove {flag}."))
+            raise UsageError(message, fix=f"Name a graph, or remove {flag}.")
     if args.start and args.cluster:
-        message = "--start cannot be combined with --cluster"
-        raise UsageError(Problem(message=message, fix="Remove one of them."))
+        raise UsageError("--start cannot be combined with --cluster", fix="Remove one of them.")
     if args.cluster and not args.predict:
         arguments.refuse_sets(args)
     if args.release and len(args.targets) > 1:
         message = "--release names one release, and there are two targets"
         fix = "Remove --release; each release then has the name of its file."
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError(message, fix=fix)
     if args.sets and not args.predict and all(map(is_url, args.targets)):
         message = "--set needs a graph, and the target is a URL"
-        raise UsageError(Problem(message=message, fix="Name a graph, or remove --set."))
+        raise UsageError(message, fix="Name a graph, or remove --set.")
     for name, flag in OF_STARTED.items():
         if getattr(args, name) and not args.start:
-            raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
+            raise UsageError(f"{flag} needs --start", fix="Add --start.")
     for name, flag in OF_CLUSTER.items():
         if getattr(args, name) and not args.cluster:
-            raise UsageError(Problem(message=f"{flag} needs --cluster", fix="Add --cluster."))
+            raise UsageError(f"{flag} needs --cluster", fix="Add --cluster.")
     for name in ("speed", "acceptance"):
         if getattr(args, name) and not args.timing:
             message = f"{OF_STARTED[name]} needs predicted timing"
-            raise UsageError(Problem(message=message, fix="Add --timing model."))
+            raise UsageError(message, fix="Add --timing model.")
 
 
 @contextmanager
@@ -165,7 +164,6 @@ def _started(
 ) -> Iterator[_Served]:
     """The graph, which runs until the end."""
     from penstock.drill.graph_process import GraphProcess
-    from penstock.errors import StartError
     from penstock.local.missing_environment import install_missing
     from penstock.local.ports import Ports
 
@@ -247,7 +245,6 @@ def _of_state(state: LocalState, url: str, *, has_own_engines: bool) -> _Served:
 
 def is_mocked(served: _Served) -> bool | None:
     """Whether mockers serve: instead of the graph's engine, or because the graph says so."""
-    from penstock.errors import PenstockError
     from penstock.manifests.deployment import Engine
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
@@ -295,17 +292,15 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
 def model_of(endpoint: ProbeTarget, requested: str | None) -> str:
     """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
     if it lists none."""
-    from penstock.errors import BenchError, Problem, UsageError
-
     listed = ", ".join(endpoint.models)
     if requested in endpoint.models or (requested is None and len(endpoint.models) == 1):
         return requested or endpoint.models[0]
     if not endpoint.models:
         fix = "Wait until a worker has registered its model."
-        raise BenchError(Problem(place=endpoint.url, message="lists no model", fix=fix))
+        raise BenchError("lists no model", place=endpoint.url, fix=fix)
     what = f"{len(endpoint.models)} models" if requested is None else f"no model {requested}"
     message = f"{endpoint.url} lists {what}: {listed}"
-    raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
+    raise UsageError(message, place="--model", fix="Name one of them.")
 
 
 def gpus_of(args: argparse.Namespace) -> int | None:

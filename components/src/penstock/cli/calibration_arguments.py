@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.errors import PenstockError, Problem, UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.model import Bench
     from penstock.cli.progress import Progress
-    from penstock.errors import PenstockError
     from penstock.simulate.calibration import CalibrationFile
     from penstock.simulate.model import Replayable
 
@@ -53,7 +53,6 @@ def with_calibration(
     args: argparse.Namespace, deployments: Sequence[Replayable]
 ) -> list[Replayable]:
     """With the factors of the file, where it has some. UsageError if it has none at all."""
-    from penstock.errors import Problem, UsageError
     from penstock.simulate.calibration import group_of
 
     file = requested_calibrations(args)
@@ -70,16 +69,15 @@ def with_calibration(
 def require_calibratable(args: argparse.Namespace) -> None:
     """UsageError for `--calibrate` without what it needs, and for `--calibration` without a
     prediction; InputError or GraphError for a file that is not a calibration file."""
-    from penstock.errors import Problem, UsageError
     from penstock.simulate.calibration import existing_calibrations
 
     for name, flag in {"calibrate": CALIBRATE, "calibration": "--calibration"}.items():
         if getattr(args, name) and not args.predict:
             fix = "Add --predict GRAPH, the graph that the target runs."
-            raise UsageError(Problem(message=f"{flag} needs --predict", fix=fix))
+            raise UsageError(f"{flag} needs --predict", fix=fix)
     if args.calibrate and args.calibration:
         message = f"{CALIBRATE} computes factors, and --calibration reads them"
-        raise UsageError(Problem(message=message, fix="Remove one of them."))
+        raise UsageError(message, fix="Remove one of them.")
     if args.calibrate:
         arguments.require_writable(args.calibrate, CALIBRATE)
         existing_calibrations(args.calibrate)
@@ -92,7 +90,6 @@ def calibrated_bench(
     """(the run with its factors, what was written, why there are no factors)."""
     from penstock.bench.calibration import calibration_of
     from penstock.cli.graph_output import own_command
-    from penstock.errors import PenstockError
     from penstock.simulate.calibration import (
         calibrations_text,
         existing_calibrations,
@@ -117,7 +114,6 @@ def calibrated_bench(
 def _calibratable(args: argparse.Namespace) -> Replayable:
     """The graph of `--predict`. UsageError for one with speculative decoding: a prediction without
     its acceptance rates has other step times."""
-    from penstock.errors import Problem, UsageError
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
     from penstock.simulate.replayable import replayable
@@ -128,5 +124,5 @@ def _calibratable(args: argparse.Namespace) -> Replayable:
     if any(drafting_of(worker) for worker in understand(source, hints).workers):
         message = f"{args.predict} has speculative decoding, whose acceptance is not predicted"
         fix = "Measure the same deployment without speculation."
-        raise UsageError(Problem(place=CALIBRATE, message=message, fix=fix))
+        raise UsageError(message, place=CALIBRATE, fix=fix)
     return replayable(source, hints)

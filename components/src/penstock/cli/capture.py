@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from penstock.cli.arguments import add_json, require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
+from penstock.errors import InputError, Problem, UsageError
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.capture import Captured, LengthOption, TraceFiles
     from penstock.capture.request_texts import RequestTexts
-    from penstock.errors import Problem
     from penstock.workload.model import Lengths
 
 NATS_ONLY = ("subject", "stream", "duration_s", "requests")
@@ -114,12 +114,10 @@ def run(args: argparse.Namespace) -> int:
     from penstock.capture import LengthOption, TraceFiles
     from penstock.capture.nats_source import shown
     from penstock.capture.request_texts import RequestTexts, no_text
-    from penstock.errors import InputError, Problem, UsageError
 
     if args.output.suffix != ".jsonl":
         message = f"{args.output} does not end with .jsonl"
-        fix = f"Use -o {args.output.with_suffix('.jsonl')}"
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
+        raise UsageError(message, place="-o", fix=f"Use -o {args.output.with_suffix('.jsonl')}")
     files = TraceFiles(trace=args.output)
     require_writable(files.trace, "-o")
     written = [files.trace, files.workload, files.partial]
@@ -153,19 +151,17 @@ def _require_not_source(args: argparse.Namespace, written: Sequence[Path]) -> No
     """UsageError, also with --force, if a file to write is one to read."""
     from penstock.capture.log_files import find_files
     from penstock.capture.nats_source import is_nats
-    from penstock.errors import Problem, UsageError
 
     read = find_files([source for source in args.sources if not is_nats(source)])
     sources = {os.path.realpath(path) for path in read}
     for path in written:
         if os.path.realpath(path) in sources:
             message, fix = f"{path} is also a SOURCE", "Name another file with -o."
-            raise UsageError(Problem(place="-o", message=message, fix=fix))
+            raise UsageError(message, place="-o", fix=fix)
 
 
 def _nothing(source: str, captured: Captured) -> Problem:
     from penstock.capture.nats_source import NatsSource
-    from penstock.errors import Problem
 
     return Problem(
         file=NatsSource(url=source).shown,
@@ -179,7 +175,6 @@ def _capture(
 ) -> tuple[Captured, Problem | None]:
     from penstock.capture import capture_files
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
-    from penstock.errors import UsageError
 
     unfitting = [
         f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.engines.releases import DEPLOYED
+from penstock.errors import CheckError, UsageError
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -161,7 +162,6 @@ def _run(args: argparse.Namespace) -> int:
     from penstock.checks.report import CheckReport
     from penstock.checks.run import check_file
     from penstock.checks.select import known_rule, selection
-    from penstock.errors import UsageError
 
     if args.explain:
         _print_fitted(report.explain(known_rule(args.explain)).splitlines())
@@ -201,7 +201,6 @@ def _operator(text: str | None) -> Version:
     """`--operator-version`; UsageError for one whose CRD is not stored."""
     from packaging.version import InvalidVersion, Version
 
-    from penstock.errors import Problem, UsageError
     from penstock.manifests.fields import stored_release, stored_releases
     from penstock.serving.deployment import DEPLOYED_OPERATOR
 
@@ -215,7 +214,7 @@ def _operator(text: str | None) -> Version:
         known = stored_releases()
         message = f"the CRD of operator {text!r} is not known"
         fix = f"Use {', '.join(known[:-1])}, {known[-1]} or a newer version."
-        raise UsageError(Problem(place="--operator-version", message=message, fix=fix))
+        raise UsageError(message, place="--operator-version", fix=fix)
     return version
 
 
@@ -301,8 +300,6 @@ def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:
 
 
 def _exit_code(findings: Sequence[Finding], max_level: str) -> int:
-    from penstock.errors import CheckError
-
     failing = LEVELS[: LEVELS.index(max_level)]
     failed = any(f.level in failing and not f.suppressed for f in findings)
     return CheckError.exit_code if failed else 0

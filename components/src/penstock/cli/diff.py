@@ -6,12 +6,9 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-
-if TYPE_CHECKING:
-    from penstock.errors import Problem
+from penstock.errors import ClusterError, Problem
 
 EXIT_CHANGED = 1  # as `diff` and `kubectl diff`
 
@@ -33,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster, against_file
-    from penstock.errors import ClusterError
     from penstock.graph.load import load_graph
 
     loaded = load_graph(args.graph, args.sets)

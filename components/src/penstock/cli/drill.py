@@ -17,7 +17,7 @@ from penstock.cli import arguments
 from penstock.cli.progress import no_progress
 from penstock.cli.replay_arguments import DeprecatedFlag, integer_between
 from penstock.cli.report_output import add_report, require_report
-from penstock.errors import DrillError, Problem, UsageError
+from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind
 from penstock.text.commands import invocation
@@ -197,8 +197,7 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.local.missing_environment import install_missing
 
     if args.model is not None:
-        message, fix = "a graph names its own model", "Remove --model."
-        raise UsageError(Problem(place="--model", message=message, fix=fix))
+        raise UsageError("a graph names its own model", place="--model", fix="Remove --model.")
     # Load the original first, so that errors name the user's file and not the copy.
     graph = load_graph(Path(args.target), args.sets).graph
     install_missing(Path(args.target), args.sets, with_engine=args.engine is None)
@@ -256,9 +255,7 @@ def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> No
     if not args.cluster:
         excluded = [flag for flag, value in _cluster_options(args) if value]
         if excluded:
-            raise UsageError(
-                Problem(place=excluded[0], message="requires --cluster", fix="Add it.")
-            )
+            raise UsageError("requires --cluster", place=excluded[0], fix="Add it.")
         return
     if is_url:
         raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
@@ -321,7 +318,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     if args.faults == "default":
         message = "a URL needs a YAML file with the commands that inject the faults"
         fix = f"Write one like {in_repository('k8s/drill.yaml')}, and add --faults FILE."
-        raise UsageError(Problem(place="--faults", message=message, fix=fix))
+        raise UsageError(message, place="--faults", fix=fix)
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
     _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.gateway_arguments import add_tls, certificate_of
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.gateway.policy import Policy
@@ -73,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _up(args: argparse.Namespace, policy: Policy) -> int:
-    from penstock.errors import UsageError
     from penstock.gateway.envoy import Address, local_setup
     from penstock.gateway.keys import load_keys
     from penstock.local.run_envoy import require_envoy, run_envoy

@@ -7,6 +7,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.errors import InputError, Problem, UsageError
+
 if TYPE_CHECKING:
     from penstock.gateway.envoy import Certificate
 
@@ -21,7 +23,6 @@ def add_tls(parser: argparse._ActionsContainer) -> None:
 def certificate_of(args: argparse.Namespace) -> Certificate | None:
     """The certificate of `add_tls`; None without TLS. UsageError when only one is given, InputError
     when TLS cannot be served with them."""
-    from penstock.errors import UsageError
     from penstock.gateway.envoy import Certificate
 
     if (args.tls_cert is None) != (args.tls_key is None):
@@ -34,8 +35,6 @@ def certificate_of(args: argparse.Namespace) -> Certificate | None:
 
 def _require_pair(chain: Path, key: Path) -> None:
     """InputError unless they are a certificate and its key."""
-    from penstock.errors import InputError, Problem
-
     taken = []
     for option, path, marker in (
         ("--tls-cert", chain, b"BEGIN CERTIFICATE-----"),
@@ -62,6 +61,4 @@ def _require_pair(chain: Path, key: Path) -> None:
         if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
             message = f"is not the key of --tls-cert {chain}"
         fix = "Set --tls-cert and --tls-key to a PEM certificate chain and its unencrypted key."
-        raise InputError(
-            Problem(file=str(key), place="--tls-key", message=message, fix=fix)
-        ) from None
+        raise InputError(message, file=str(key), place="--tls-key", fix=fix) from None

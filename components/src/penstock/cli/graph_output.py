@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.arguments import require_absent, require_writable
+from penstock.errors import GraphError, UsageError
 
 if TYPE_CHECKING:
     from penstock.plan.request import PlanRequest
@@ -21,13 +22,11 @@ def own_command() -> str:
 
 def check_graph_output(args: argparse.Namespace) -> None:
     """Refuse an output that cannot be written before the replays, not after them."""
-    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.load import name_problems
 
     if args.output == "-" and args.json:
         message = "-o - and --json both write to the standard output"
-        fix = "Remove -o -; the JSON has the graph in `graph`."
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError(message, fix="Remove -o -; the JSON has the graph in `graph`.")
     if args.output in (None, "-"):
         return
     path = Path(args.output)

@@ -16,6 +16,7 @@ from penstock.cli.command_line import not_a_choice
 from penstock.cli.deprecations import warn_renamed
 from penstock.cli.graph_output import print_prerequisites
 from penstock.cli.replay_arguments import current_workload, duration_ms, integer_between
+from penstock.errors import CheckError, GraphError, InputError, PenstockError, Problem, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
 
@@ -106,8 +107,6 @@ def _gpus(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import CheckError
-
     if args.file is not None:
         args.file = _yaml_file(args.file)
         _require_new(args.file)  # before the questions
@@ -135,7 +134,6 @@ def _print(line: str, indent: int = 2) -> None:
 
 def _copy(args: argparse.Namespace) -> int:
     """Write a copy of a graph that comes with penstock."""
-    from penstock.errors import UsageError
     from penstock.graph.text_file import shipped_graph
 
     answers = (*QUESTIONS, "concurrency", "ttft", "itl")
@@ -176,19 +174,14 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
 
 def _require_answers(args: argparse.Namespace) -> None:
     """UsageError if a question is open and there is no terminal."""
-    from penstock.errors import Problem, UsageError
-
     missing = [f"--{name}" for name in QUESTIONS if getattr(args, name) is None]
     if missing and not sys.stdin.isatty():
-        message = f"without a terminal, {', '.join(missing)} must be given"
-        raise UsageError(Problem(message=message, fix=GIVEN))
+        raise UsageError(f"without a terminal, {', '.join(missing)} must be given", fix=GIVEN)
 
 
 def _answer(answer: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
-    from penstock.errors import PenstockError, Problem, UsageError
-
     if answer is not None:
         return read(str(answer))
     while True:
@@ -197,7 +190,7 @@ def _answer(answer: object, question: str, default: str, read: Callable[[str], A
         except EOFError:
             print()  # the message begins on a new line
             message = "the input ended before all questions were answered"
-            raise UsageError(Problem(message=message, fix=GIVEN)) from None
+            raise UsageError(message, fix=GIVEN) from None
         try:
             return read(text)
         except PenstockError as error:
@@ -208,8 +201,6 @@ def _answer(answer: object, question: str, default: str, read: Callable[[str], A
 
 def _yaml_file(text: str) -> Path:
     """The path of a graph to write. InputError for the name of a folder or of another format."""
-    from penstock.errors import InputError, Problem
-
     file = Path(text)
     if text.endswith(os.sep):
         message, example = "names a folder", file / "graph.yaml"
@@ -217,33 +208,28 @@ def _yaml_file(text: str) -> Path:
         message, example = "names a JSON file, but a graph is YAML", file.with_suffix(".yaml")
     else:
         return file
-    raise InputError(
-        Problem(file=text, message=message, fix=f"Name a YAML file, such as {example}.")
-    )
+    raise InputError(message, file=text, fix=f"Name a YAML file, such as {example}.")
 
 
 def _require_new(file: Path) -> None:
     """Refuse a name before the questions, and not after them."""
-    from penstock.errors import GraphError, InputError, Problem
     from penstock.graph.load import name_problems
 
     if file.is_dir():
         fix = "Name a file in it, such as graph.yaml."
-        raise InputError(Problem(file=str(file), message="is a folder", fix=fix))
+        raise InputError("is a folder", file=str(file), fix=fix)
     if file.exists() or file.is_symlink():
         fix = "Name another file, or remove it first."
-        raise InputError(Problem(file=str(file), message="already exists", fix=fix))
+        raise InputError("already exists", file=str(file), fix=fix)
     if problems := name_problems(str(file)):
         raise GraphError(*problems)
     if not os.access(file.absolute().parent, os.W_OK):
         message = "there is no such folder, or it is read-only"
-        raise InputError(Problem(file=str(file), message=message, fix=arguments.WRITABLE))
+        raise InputError(message, file=str(file), fix=arguments.WRITABLE)
 
 
 def _write(file: Path, text: str) -> None:
     """InputError if it cannot be written, or if another process has just created it."""
-    from penstock.errors import InputError, Problem
-
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.errors import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,8 +50,6 @@ def run(args: argparse.Namespace) -> int:
         return _show_pods(args)
     for option in ("namespace", "release", "kubeconfig", "context", "previous"):
         if getattr(args, option):
-            from penstock.errors import UsageError
-
             raise UsageError(f"--{option} needs --cluster (--lines sets the number of lines)")
     from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs

@@ -19,7 +19,7 @@ from types import ModuleType
 import penstock
 from penstock.cli import deprecations
 from penstock.cli.command_line import CommandParser
-from penstock.errors import InputError, PenstockError, Problem
+from penstock.errors import InputError, PenstockError
 from penstock.text import commands
 
 # Known conditions of this machine: what a file cannot be, and what to do about it.
@@ -231,7 +231,7 @@ def _require_folder() -> None:
         Path.cwd()
     except FileNotFoundError:
         fix = "Change to a folder that exists: `cd`."
-        raise InputError(Problem(message="the working folder was deleted", fix=fix)) from None
+        raise InputError("the working folder was deleted", fix=fix) from None
 
 
 def _complain(text: str) -> None:

@@ -31,6 +31,7 @@ from penstock.cli.replay_arguments import (
     share,
 )
 from penstock.cli.report_output import add_report, replay_provenance, require_new_report
+from penstock.errors import UsageError
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
@@ -225,12 +226,10 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
 
 def _check_report(args: argparse.Namespace) -> None:
     """Refuse a report that cannot be written before the replays, not after them."""
-    from penstock.errors import Problem, UsageError
-
     require_new_report(args.report, force=args.force)
     if args.report and args.output and args.report.absolute() == Path(args.output).absolute():
         message = f"{args.output} is also the file of -o"
-        raise UsageError(Problem(place="--report", message=message, fix="Name another file."))
+        raise UsageError(message, place="--report", fix="Name another file.")
 
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:

@@ -22,6 +22,7 @@ from penstock.cli.replay_arguments import (
     requested_slo,
     requested_workload,
 )
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.manifests.source import Source
@@ -84,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_editable(args: argparse.Namespace, source: Source) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.output is None:
         return
     message = ""
@@ -95,7 +94,7 @@ def _check_editable(args: argparse.Namespace, source: Source) -> None:
         message = "writes the file's own values, and --set overrides some"
         fix = "Write them into the graph, or remove -o."
     if message:
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
+        raise UsageError(message, place="-o", fix=fix)
 
 
 def _print(args: argparse.Namespace, tuning: Tuning) -> int:

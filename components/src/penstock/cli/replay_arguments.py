@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.deprecations import warn_renamed
+from penstock.errors import UsageError
 from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
     UsageError for `--rate` of a workload without an arrival rate, and for less than one request
     per day.
     """
-    from penstock.errors import Problem, UsageError
     from penstock.workload import find_workload
 
     loaded = find_workload(args.workload, args.trace)
@@ -138,24 +138,21 @@ def requested_workload(args: argparse.Namespace) -> LoadedWorkload:
         mean = loaded.mean_rate()
         if mean is None:
             message = f"{loaded.name} has no arrival rate"
-            fix = "Use --scale instead."
-            raise UsageError(Problem(place="--rate", message=message, fix=fix))
+            raise UsageError(message, place="--rate", fix="Use --scale instead.")
         scale = args.rate / mean
     rate = loaded.mean_rate() if scale < 1 else None
     if rate is not None and rate * scale < LEAST_RATE:
         message = f"{significant(rate * scale)} requests/s are less than one request per day"
-        raise UsageError(Problem(place=flag, message=message, fix="Use a larger value."))
+        raise UsageError(message, place=flag, fix="Use a larger value.")
     return loaded.at_scale(scale) if scale != 1 else loaded
 
 
 def require_arrival_rate(loaded: LoadedWorkload, flag: str) -> None:
     """UsageError for `flag`, which changes the arrival rate, if all requests of the trace arrive at
     once."""
-    from penstock.errors import Problem, UsageError
-
     if loaded.is_at_once:
         message = f"all requests of {loaded.trace_source} arrive at once, so there is no rate"
-        raise UsageError(Problem(place=flag, message=message, fix=f"Remove {flag}."))
+        raise UsageError(message, place=flag, fix=f"Remove {flag}.")
 
 
 def add_latencies(parser: argparse._ActionsContainer) -> None:

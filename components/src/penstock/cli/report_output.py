@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from penstock.reports.json_document import Document
@@ -42,12 +43,9 @@ def require_report(path: Path | None) -> None:
 
 def require_own(path: Path, marks: Sequence[str], what: str) -> None:
     """InputError if the output would replace a file that has none of the ``marks``."""
-    from penstock.errors import InputError, Problem
-
     if arguments.is_foreign(path, *marks):
         message = f"already exists, and is not {what}"
-        fix = "Name another file, or remove it first."
-        raise InputError(Problem(file=str(path), message=message, fix=fix))
+        raise InputError(message, file=str(path), fix="Name another file, or remove it first.")
 
 
 def require_new_report(path: Path | None, *, force: bool) -> None:
@@ -60,11 +58,8 @@ def require_new_report(path: Path | None, *, force: bool) -> None:
 
 def require_named(path: Path, option: str) -> None:
     """UsageError for the standard output."""
-    from penstock.errors import Problem, UsageError
-
     if path == Path("-"):
-        message = "writes a file, not the standard output"
-        raise UsageError(Problem(place=option, message=message, fix="Name a file."))
+        raise UsageError("writes a file, not the standard output", place=option, fix="Name a file.")
 
 
 def workload_files(args: argparse.Namespace) -> list[Path]:

@@ -24,6 +24,7 @@ from penstock.cli.replay_arguments import (
     require_arrival_rate,
 )
 from penstock.cli.report_output import add_report, replay_provenance, require_report
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.simulate.model import Replayable
@@ -113,22 +114,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_planner_flags(args: argparse.Namespace) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.planner and args.until_slo_breaks:
         message = "cannot be combined with --until-slo-breaks, which needs pools of a fixed size"
-        raise UsageError(Problem(place="--planner", message=message, fix="Remove one of them."))
+        raise UsageError(message, place="--planner", fix="Remove one of them.")
     if args.startup and not args.planner:
-        message = "has no effect without --planner"
-        raise UsageError(Problem(place="--startup", message=message, fix="Add --planner."))
+        raise UsageError("has no effect without --planner", place="--startup", fix="Add --planner.")
 
 
 def _require_slo(flag: str, deployments: list[Replayable]) -> None:
-    from penstock.errors import Problem, UsageError
-
     if not all(deployment.slo for deployment in deployments):
         fix = "Add --ttft or --itl, or set `slo` in the graph."
-        raise UsageError(Problem(place=flag, message="needs an SLO", fix=fix))
+        raise UsageError("needs an SLO", place=flag, fix=fix)
 
 
 def _with_flags(args: argparse.Namespace, deployment: Replayable) -> Replayable:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.progress import FIRST_S
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.environments.install import Environment
@@ -51,18 +52,15 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.environments.install import find_environment, install, list_environments, remove
-    from penstock.errors import Problem, UsageError
     from penstock.text.terminal import duration_text
 
     if args.json and args.action != "list":
         fix = "Remove --json, or run `penstock tools env list --json`."
-        raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
+        raise UsageError(f"{args.action} has no --json", fix=fix)
     if args.action == "list" and args.names:
-        message, fix = (
-            f"unexpected argument {args.names[0]!r}",
-            "Run `penstock tools env` without it.",
+        raise UsageError(
+            f"unexpected argument {args.names[0]!r}", fix="Run `penstock tools env` without it."
         )
-        raise UsageError(Problem(message=message, fix=fix))
     if args.action == "list" and args.json:
         print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
         return 0

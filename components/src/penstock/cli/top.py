@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.replay_arguments import integer_between
+from penstock.errors import UsageError
 from penstock.text.terminal import obeys_codes
 
 if TYPE_CHECKING:
@@ -87,7 +88,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError or InputError for options that do not fit together."""
-    from penstock.errors import Problem, UsageError
     from penstock.verify.urls import require_urls
 
     for name, flag in (OF_TERMINAL if args.web else OF_WEB).items():
@@ -103,7 +103,7 @@ def _require_fitting(args: argparse.Namespace) -> None:
     if args.cluster and args.allow_edit:
         message = "the page cannot change a release"
         fix = "Omit --allow-edit, and use `penstock scale GRAPH POOL=N --cluster`."
-        raise UsageError(Problem(place="--allow-edit", message=message, fix=fix))
+        raise UsageError(message, place="--allow-edit", fix=fix)
 
 
 def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSource:
@@ -113,7 +113,6 @@ def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSourc
 
         arguments.refuse_sets(args)
         return ClusterGraph.connect(arguments.target_of(args), url)
-    from penstock.errors import UsageError
     from penstock.live.source import LiveGraph
 
     for name in ("namespace", "release", "kubeconfig", "context"):

@@ -17,6 +17,7 @@ from penstock.cli.replay_arguments import (
     positive_number,
     simulation_speed,
 )
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.local.gateway import GatewayOptions
@@ -175,8 +176,6 @@ def _install_missing(args: argparse.Namespace) -> None:
 
 def _check_timing_options(args: argparse.Namespace) -> None:
     """UsageError for options that need `--timing`."""
-    from penstock.errors import UsageError
-
     excluded = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
     if excluded and not args.timing:
         raise UsageError(f"--{excluded[0]} needs predicted timing: add --timing model")
@@ -184,8 +183,6 @@ def _check_timing_options(args: argparse.Namespace) -> None:
 
 def _check_page_options(args: argparse.Namespace) -> None:
     """UsageError, MissingToolError or PortInUseError for what the page cannot have."""
-    from penstock.errors import UsageError
-
     if args.page_port is not None and not args.page:
         raise UsageError("--page-port needs a page: add --page")
     if not args.page:
@@ -201,8 +198,6 @@ def _check_page_options(args: argparse.Namespace) -> None:
 
 def _check_gateway_options(args: argparse.Namespace) -> None:
     """UsageError for TLS without a gateway."""
-    from penstock.errors import UsageError
-
     if (args.tls_cert or args.tls_key) and not args.gateway:
         raise UsageError("--tls-cert needs a gateway: add --gateway FILE")
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.errors import GraphError, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.edit import write_text
     from penstock.graph.text_file import read_text_file
     from penstock.manifests.source import is_manifest
@@ -46,11 +46,9 @@ def run(args: argparse.Namespace) -> int:
     text = read_text_file(args.graph)
     if is_manifest(text):
         raise GraphError(
-            Problem(
-                file=str(args.graph),
-                message="is a DGD manifest; upgrade edits only graphs",
-                fix="Change its images and flags yourself, and run `penstock check`.",
-            )
+            "is a DGD manifest; upgrade edits only graphs",
+            file=str(args.graph),
+            fix="Change its images and flags yourself, and run `penstock check`.",
         )
     upgrade = plan_upgrade(text, args.graph, args.to)
     if (args.crds or args.cluster) and not upgrade.needs_operator:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from penstock.cli import arguments
 from penstock.cli.progress import Progress, add_progress
 from penstock.cli.report_output import add_report, require_report
+from penstock.errors import InputError, NotVerifiedError, Problem
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import NotVerifiedError
     from penstock.verify.documents import verify_document
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.report import print_results
@@ -142,7 +142,6 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
 
 def _model_folder(graph: Graph) -> Path | None:
     """The model's files, if they are on this machine."""
-    from penstock.errors import InputError
     from penstock.local.llamacpp_engine import find_gguf
     from penstock.local.machine import model_folder
 
@@ -156,8 +155,6 @@ def _model_folder(graph: Graph) -> Path | None:
 
 
 def _require_readable(args: argparse.Namespace) -> None:
-    from penstock.errors import InputError, Problem
-
     missing = [path for path in args.log if not path.is_file()]
     if args.model_dir is not None and not (args.model_dir / "config.json").is_file():
         missing.append(args.model_dir / "config.json")
@@ -167,7 +164,7 @@ def _require_readable(args: argparse.Namespace) -> None:
             *(Problem(file=str(path), message="no such file", fix=fix) for path in missing)
         )
     if args.sets and args.graph is None and "://" in args.target:
-        raise InputError(Problem(message="--set needs --graph", fix="Add --graph GRAPH."))
+        raise InputError("--set needs --graph", fix="Add --graph GRAPH.")
 
 
 def _running_here(

@@ -3,7 +3,7 @@ images."""
 
 from __future__ import annotations
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 # TensorRT-LLM names Python 3.10 and 3.12; one of its dependencies has no wheel for 3.13.
 PYTHON = {"trtllm": "3.12", "vllm": "3.12", "sglang": "3.12"}
@@ -16,10 +16,8 @@ def require_platform(name: str, system: str, machine: str) -> None:
     if name not in PYTHON or (system == "Linux" and machine in MACHINES):
         return
     raise MissingToolError(
-        Problem(
-            place=name,
-            message=f"its packages exist for Linux on {' and '.join(MACHINES)}, and this machine "
-            f"is {system} on {machine}",
-            fix="Run the graph here with `--engine mocker`.",
-        )
+        f"its packages exist for Linux on {' and '.join(MACHINES)}, and this machine "
+        f"is {system} on {machine}",
+        place=name,
+        fix="Run the graph here with `--engine mocker`.",
     )

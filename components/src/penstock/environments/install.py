@@ -26,7 +26,7 @@ from penstock.environments.interpreter import (
 )
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.files import write_file
 from penstock.text.names import nearest
 
@@ -78,10 +78,8 @@ def find_environment(name: str | None) -> Environment:
     if environment is None:
         near = nearest(name or "", names)
         raise MissingToolError(
-            Problem(
-                message=f"no environment is called {name!r}" if name else "no environment is named",
-                fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
-            )
+            f"no environment is called {name!r}" if name else "no environment is named",
+            fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
         )
     return environment
 
@@ -131,7 +129,7 @@ def _clear(environment: Environment) -> None:
 
 def _problem(environment: Environment, message: str) -> MissingToolError:
     fix = f"Move {environment.path} away, or set PENSTOCK_ENVIRONMENTS to another folder."
-    return MissingToolError(Problem(place=environment.name, message=message, fix=fix))
+    return MissingToolError(message, place=environment.name, fix=fix)
 
 
 def _content(environment: Environment) -> str:
@@ -205,11 +203,9 @@ def _run(environment: Environment, *command: str, fix: str = "") -> None:
     if done.returncode == 0:
         return
     raise MissingToolError(
-        Problem(
-            place=environment.name,
-            message=f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
-            fix=fix or "Read its output above. The package index must be reachable.",
-        )
+        f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
+        place=environment.name,
+        fix=fix or "Read its output above. The package index must be reachable.",
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from penstock.environments import gpu_engines
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 # Environment → its version of Python. agentperf-local needs at least 3.12.
 PYTHON = {**gpu_engines.PYTHON, "agentperf": "3.12"}
@@ -35,11 +35,9 @@ def require_python(name: str, version: str) -> None:
     if needed == version:
         return
     raise MissingToolError(
-        Problem(
-            place=name,
-            message=f"it needs Python {needed}, and penstock runs on {version}",
-            fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
-        )
+        f"it needs Python {needed}, and penstock runs on {version}",
+        place=name,
+        fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
     )
 
 

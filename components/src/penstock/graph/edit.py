@@ -211,7 +211,7 @@ def write_text(path: FilePath, text: str) -> None:
     except PermissionError as error:
         message = f"cannot be written: {error.strerror}"
         fix = "Use a copy of the file in a folder in which you may write."
-        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+        raise InputError(message, file=str(path), fix=fix) from None
 
 
 def _replace(path: FilePath, text: str) -> None:

@@ -116,7 +116,7 @@ def shipped_graph(name: str) -> str:
     if name in names:
         return (_folder() / f"{name}.yaml").read_text("utf-8")
     fix = did_you_mean(name, names) or f"Use one of {', '.join(names)}."
-    raise UsageError(Problem(place="--example", message=f"no graph is called {name!r}", fix=fix))
+    raise UsageError(f"no graph is called {name!r}", place="--example", fix=fix)
 
 
 def _folder() -> Path:
