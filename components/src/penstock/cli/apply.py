@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 from penstock.errors import GraphError, UsageError
 
@@ -17,22 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_wait(parser)
-    parser.add_argument(
-        "--rollback-on-failure",
-        action="store_true",
-        help="roll back to the previous revision if the rollout fails",
+    add_switch(
+        parser, "--rollback-on-failure", "roll back to the previous revision if the rollout fails"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--adopt",
-        action="store_true",
-        help="make objects that another tool, such as Argo CD, installed from the chart a release "
+        "make objects that another tool, such as Argo CD, installed from the chart a release "
         "of Helm; stop that tool from writing them first",
     )
-    parser.add_argument(
-        "--skip-check",
-        action="store_true",
-        help="apply even if `penstock check` finds errors",
-    )
+    add_switch(parser, "--skip-check", "apply even if `penstock check` finds errors")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
 from penstock.cli.replay_arguments import positive_number
 from penstock.errors import InputError, UsageError
@@ -52,13 +53,11 @@ def add_running_sets(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_switch(parser, "--json", "print JSON")
 
 
 def add_wide(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wide", action="store_true", help="print all columns (default: those that fit 80)"
-    )
+    add_switch(parser, "--wide", "print all columns (default: those that fit 80)")
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
@@ -110,11 +109,7 @@ def confirm(args: argparse.Namespace, question: str) -> bool:
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="return after the write without waiting for the rollout",
-    )
+    add_switch(parser, "--no-wait", "return after the write without waiting for the rollout")
     parser.add_argument(
         "--timeout-s",
         type=positive_number,
@@ -245,9 +240,7 @@ def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> No
 
 def add_no_install(parser: argparse._ActionsContainer, what: str) -> None:
     """``what``: the environments that the command installs, with their sizes."""
-    parser.add_argument(
-        "--no-install", action="store_true", help=f"do not install missing environments: {what}"
-    )
+    add_switch(parser, "--no-install", f"do not install missing environments: {what}")
 
 
 class Tool(Protocol):
@@ -269,7 +262,7 @@ def require_tool(args: argparse.Namespace, tool: Tool) -> None:
 
 
 def add_force(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--force", action="store_true", help=f"replace FILE if {what}")
+    add_switch(parser, "--force", f"replace FILE if {what}")
 
 
 def add_generated_output(parser: argparse.ArgumentParser) -> None:

@@ -32,6 +32,7 @@ from penstock.cli.calibration_arguments import (
     require_calibratable,
     with_calibration,
 )
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_latencies,
@@ -78,10 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Public methods: `penstock bench public --help`. To compare the responses of two "
         "endpoints: `penstock bench shadow --help`."
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--chat",
-        action="store_true",
-        help="send chat requests with text, and measure the time to the first token after the "
+        "send chat requests with text, and measure the time to the first token after the "
         "reasoning (default: completions with token IDs)",
     )
     add_workload(parser)

@@ -22,6 +22,7 @@ from penstock.cli.bench_shadow_live import (
     warning_of,
 )
 from penstock.cli.bench_targets import model_of, running_target
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_request_timeout,
@@ -74,10 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="send N requests to A twice, to measure how often A differs from itself "
         f"(default: {REPEATS})",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--as-sent",
-        action="store_true",
-        help="send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
+        "send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
     )
     _add_models(parser)
     _add_sending(parser)
@@ -87,10 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.jsonl",
         help="write each response, with its text, at once; run the same command again to continue",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--show-text",
-        action="store_true",
-        help="show the text around the first character that differs, in the output and the report",
+        "show the text around the first character that differs, in the output and the report",
     )
     add_report(parser, "write an HTML report, even if the run ends early")
     arguments.add_running_sets(parser)
@@ -119,9 +120,7 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="model to request from B (default: that of --model, else the only one that B lists)",
     )
-    parser.add_argument(
-        "--keep-model", action="store_true", help="request the model that each request names"
-    )
+    add_switch(parser, "--keep-model", "request the model that each request names")
 
 
 def run(args: argparse.Namespace) -> int:

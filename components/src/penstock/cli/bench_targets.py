@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress
 from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
 from penstock.errors import BenchError, PenstockError, StartError, UsageError
@@ -68,10 +69,10 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
         "--model", help="model to request (default: the only one that the endpoint lists)"
     )
     arguments.add_sets(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--start",
-        action="store_true",
-        help="start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
+        "start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
     )
     parser.add_argument(
         "--engine", choices=["mocker"], help="with --start: run mockers instead of the engine"
@@ -92,10 +93,10 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
     arguments.add_no_install(
         parser, "aiperf (0.8 GB), agentperf (0.1 GB), and with --start those of `penstock up`"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="measure the release of each GRAPH on a cluster, through the API server",
+        "measure the release of each GRAPH on a cluster, through the API server",
     )
     arguments.add_cluster(parser)
 

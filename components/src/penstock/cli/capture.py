@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.arguments import add_json, require_absent, require_writable
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import add_progress
 from penstock.cli.replay_arguments import integer_between, positive_number
 from penstock.errors import InputError, Problem, UsageError
@@ -39,22 +40,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("trace.jsonl"),
         help="trace to write; the workload file FILE.yaml names it (default: trace.jsonl)",
     )
-    parser.add_argument("--force", action="store_true", help="replace the files if they exist")
+    add_switch(parser, "--force", "replace the files if they exist")
     parser.add_argument(
         "--format",
         choices=["dynamo", "envoy"],
         help="format of the files: request trace of Dynamo, or access log of Envoy (default: "
         "detected)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--strict",
-        action="store_true",
-        help="fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
+        "fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--include-text",
-        action="store_true",
-        help="also write the chat requests, with their text, to FILE.requests.jsonl, which `bench "
+        "also write the chat requests, with their text, to FILE.requests.jsonl, which `bench "
         "shadow --file` reads",
     )
     _add_lengths(parser)

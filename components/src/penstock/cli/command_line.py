@@ -101,6 +101,11 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
 
 
+def add_switch(parser: argparse._ActionsContainer, flag: str, purpose: str) -> None:
+    """An option without a value."""
+    parser.add_argument(flag, action="store_true", help=purpose)
+
+
 def _shown(action: argparse.Action) -> str:
     """An argument as the usage names it: `GRAPH`, `[NAME]`, `POOL=N...`."""
     name = _name(action) + ("..." if action.nargs in ("+", "*") else "")

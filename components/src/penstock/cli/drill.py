@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import no_progress
 from penstock.cli.replay_arguments import DeprecatedFlag, integer_between
 from penstock.cli.report_output import add_report, require_report
@@ -60,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report a stream as stalled if nothing arrives for S seconds (default: `drill.stall_s`"
         " of the graph, or 5)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--exact",
-        action="store_true",
-        help="compare responses with a run without faults, for prompts whose output is "
+        "compare responses with a run without faults, for prompts whose output is "
         "deterministic (vLLM on a CPU)",
     )
     parser.add_argument(
@@ -120,10 +121,10 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="drill the release of the graph on a cluster instead of a copy on this machine; kinds "
+        "drill the release of the graph on a cluster instead of a copy on this machine; kinds "
         "of --faults: delete[:POOL], evict[:POOL], kill[:POOL], drain[:NODE] (default: all except "
         "drain, which needs rights in the whole cluster)",
     )
@@ -133,10 +134,8 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --cluster: base URL of the release's endpoint, with /v1 (default: a port "
         "forwarded to the frontends)",
     )
-    parser.add_argument(
-        "--remove-last",
-        action="store_true",
-        help="with --cluster: also remove the last ready pod of a component",
+    add_switch(
+        parser, "--remove-last", "with --cluster: also remove the last ready pod of a component"
     )
     arguments.add_cluster(parser)
 

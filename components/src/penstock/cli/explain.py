@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 
 if TYPE_CHECKING:
     from penstock.manifests.source import Source
@@ -21,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_sets(parser)
     arguments.add_json(parser)
-    parser.add_argument(
-        "--memory", action="store_true", help="describe the GPU memory of each worker instead"
-    )
+    add_switch(parser, "--memory", "describe the GPU memory of each worker instead")
     arguments.add_hints(parser)
 
 

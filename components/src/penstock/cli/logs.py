@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.errors import UsageError
 
 
@@ -26,15 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="lines of each log to print (default: 50)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="print the logs of a release on a cluster instead of local processes",
+    add_switch(
+        parser, "--cluster", "print the logs of a release on a cluster instead of local processes"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--previous",
-        action="store_true",
-        help="with --cluster: print the log before the last restart of each container",
+        "with --cluster: print the log before the last restart of each container",
     )
     arguments.add_cluster(parser)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.calibration_arguments import add_calibration, requested_calibrations
+from penstock.cli.command_line import add_switch
 from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
@@ -75,10 +76,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--n-minus-one",
-        action="store_true",
-        help="count the SLO as met only if it is also met with one worker fewer in any pool "
+        "count the SLO as met only if it is also met with one worker fewer in any pool "
         "(default: the results with one worker fewer are only printed)",
     )
     add_workload(parser)

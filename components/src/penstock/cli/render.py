@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,10 +13,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     arguments.add_namespace(parser)
     arguments.add_generated_output(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--images",
-        action="store_true",
-        help="print only the container images, one a line, for example to copy them to a registry",
+        "print only the container images, one a line, for example to copy them to a registry",
     )
 
 

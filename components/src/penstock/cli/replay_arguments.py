@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.command_line import add_switch
 from penstock.cli.deprecations import warn_renamed
 from penstock.errors import UsageError
 from penstock.text.numbers import plain_number, significant
@@ -46,9 +47,7 @@ class DeprecatedFlag(argparse.Action):
 
 
 def add_no_cache(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-cache", action="store_true", help="ignore the results of earlier replays"
-    )
+    add_switch(parser, "--no-cache", "ignore the results of earlier replays")
 
 
 def requested_cache(args: argparse.Namespace, python: Path) -> Cache:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 from penstock.errors import ClusterError, GraphError, InputError, PenstockError
 
@@ -22,10 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="set the replicas of a pool, such as decode=4; repeatable",
     )
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="also scale the release, without applying other changes of the file",
+    add_switch(
+        parser, "--cluster", "also scale the release, without applying other changes of the file"
     )
     arguments.add_cluster(parser)
     arguments.add_yes(parser)

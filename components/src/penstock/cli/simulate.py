@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.calibration_arguments import add_calibration, with_calibration
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
@@ -36,10 +37,8 @@ STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and repor
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graphs", metavar="GRAPH", type=Path, nargs="+", help="graphs to compare")
     add_workload(parser)
-    parser.add_argument(
-        "--until-slo-breaks",
-        action="store_true",
-        help="find the highest scale at which each graph meets the SLO",
+    add_switch(
+        parser, "--until-slo-breaks", "find the highest scale at which each graph meets the SLO"
     )
     add_slo(parser)
     add_acceptance(parser)
@@ -50,10 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of replays per graph (default: 3; 1 for a trace without the KV router)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--planner",
-        action="store_true",
-        help="run Dynamo's planner in the replay, and compare it with fixed pools of its average "
+        "run Dynamo's planner in the replay, and compare it with fixed pools of its average "
         "and its peak size",
     )
     parser.add_argument(

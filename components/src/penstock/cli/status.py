@@ -7,6 +7,7 @@ import json
 import sys
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.errors import RolloutError, UsageError
 
 INTERVAL_S = 1.0  # between the two samples for the request rate
@@ -16,12 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
     arguments.add_running_sets(parser)
     arguments.add_json(parser)
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="show the release on a cluster instead of local processes",
-    )
-    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until q or Ctrl-C")
+    add_switch(parser, "--cluster", "show the release on a cluster instead of local processes")
+    add_switch(parser, "--watch", "refresh every 2 s until q or Ctrl-C")
     arguments.add_wide(parser)
     arguments.add_cluster(parser)
 

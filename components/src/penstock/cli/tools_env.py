@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import FIRST_S
 from penstock.errors import UsageError
 
@@ -32,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="environments to install or remove; `penstock tools env` prints the names",
     )
     arguments.add_json(parser)
-    parser.add_argument(
-        "--wide", action="store_true", help="list: print each description on one line"
-    )
+    add_switch(parser, "--wide", "list: print each description on one line")
 
 
 def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:

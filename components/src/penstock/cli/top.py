@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.replay_arguments import integer_between
 from penstock.errors import UsageError
 from penstock.text.terminal import obeys_codes
@@ -30,22 +31,16 @@ OF_TERMINAL = {"once": "--once", "json": "--json"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    parser.add_argument(
-        "--web", action="store_true", help="serve the view on loopback, for a browser"
-    )
-    parser.add_argument(
+    add_switch(parser, "--web", "serve the view on loopback, for a browser")
+    add_switch(
+        parser,
         "--once",
-        action="store_true",
-        help="print one snapshot and exit (the default if stdin or stdout is not a terminal, and "
+        "print one snapshot and exit (the default if stdin or stdout is not a terminal, and "
         "with TERM=dumb)",
     )
     arguments.add_json(parser)
     arguments.add_running_sets(parser)
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="show the release on a cluster instead of local processes",
-    )
+    add_switch(parser, "--cluster", "show the release on a cluster instead of local processes")
     arguments.add_cluster(parser)
     _add_web(parser.add_argument_group("with --web"))
 
@@ -63,10 +58,10 @@ def _add_web(group: argparse._ArgumentGroup) -> None:
         metavar="PORT",
         help="port of the page (default: any free port)",
     )
-    group.add_argument(
+    add_switch(
+        group,
         "--allow-edit",
-        action="store_true",
-        help="let the page change the replicas in the graph file, as `penstock scale` does",
+        "let the page change the replicas in the graph file, as `penstock scale` does",
     )
     arguments.add_no_install(group, "page (82 MB)")
 

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.replay_arguments import integer_between
 
 if TYPE_CHECKING:
@@ -34,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of requests to list (default: 20)",
     )
-    parser.add_argument(
-        "--slowest",
-        action="store_true",
-        help="list the slowest requests first, not the newest",
-    )
+    add_switch(parser, "--slowest", "list the slowest requests first, not the newest")
     arguments.add_json(parser)
 
 

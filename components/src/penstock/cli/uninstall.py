@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_release(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--delete-cache",
-        action="store_true",
-        help="also delete the release's PersistentVolumeClaims: model weights and etcd data",
+        "also delete the release's PersistentVolumeClaims: model weights and etcd data",
     )
     arguments.add_yes(parser)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.gateway_arguments import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
@@ -47,22 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_acceptance(parser)
     arguments.add_hints(parser)
-    parser.add_argument(
-        "--skip-check",
-        action="store_true",
-        help="start even if `penstock check` finds errors",
-    )
+    add_switch(parser, "--skip-check", "start even if `penstock check` finds errors")
     arguments.add_no_install(
         parser,
         "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp) "
         "and page (82 MB, for --page)",
     )
     _add_address(parser)
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="return when the graph is ready and keep it running",
-    )
+    add_switch(parser, "--detach", "return when the graph is ready and keep it running")
     parser.add_argument(
         "--start-timeout-s",
         type=positive_number,
@@ -100,18 +93,16 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--trace",
-        action="store_true",
-        help="record traces for `penstock trace`, even if the graph has no `tracing`",
+    add_switch(
+        parser, "--trace", "record traces for `penstock trace`, even if the graph has no `tracing`"
     )
 
 
 def _add_page(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_switch(
+        parser,
         "--page",
-        action="store_true",
-        help="also serve the page of `penstock top --web` on loopback (needs the environment page)",
+        "also serve the page of `penstock top --web` on loopback (needs the environment page)",
     )
     parser.add_argument(
         "--page-port",

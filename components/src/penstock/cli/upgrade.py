@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.errors import GraphError, UsageError
 
 
@@ -14,15 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", metavar="VERSION", required=True, help="version of Dynamo to upgrade to"
     )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="print the plan and do not write the file",
-    )
-    parser.add_argument(
+    add_switch(parser, "--plan", "print the plan and do not write the file")
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="first check that the cluster has all Dynamo CRDs, with the fields that the graph "
+        "first check that the cluster has all Dynamo CRDs, with the fields that the graph "
         "needs (read-only)",
     )
     parser.add_argument(
