@@ -9,7 +9,7 @@ import re
 import pytest
 
 from penstock.cli import main as cli
-from penstock.cli.unknown_command import ELSEWHERE, OTHER
+from penstock.cli.other_names import ELSEWHERE, OTHER
 from tests.support.command_line import penstock
 
 # The words of each command line; an option and its value stay together.

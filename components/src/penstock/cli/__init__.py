@@ -2,5 +2,5 @@
 
 `main.py` groups the commands, parses and turns errors into exit codes; `command_line.py` is the
 parser, `arguments.py` and `replay_arguments.py` declare what several commands take, and
-`deprecations.py` has the old names. Heavy imports are inside functions.
+`other_names.py` has the old names. Heavy imports are inside functions.
 """

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
-from penstock.cli.replay_arguments import positive_number
-from penstock.errors import InputError, UsageError
-
-WRITABLE = "Name a file in an existing folder in which you may write."
-MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that wrote it
+from penstock.cli.replay_arguments import add_acceptance, positive_number, simulation_speed
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
@@ -87,6 +84,42 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     """Select a release by the name of its graph file; the file itself need not exist."""
     add_graph(parser, "graph YAML; its file name is the name of the release")
     add_cluster(parser)
+
+
+CLUSTER = ("namespace", "release", "kubeconfig", "context")  # the options of `add_cluster`
+
+
+def require_with(
+    args: argparse.Namespace, needed: str, names: Iterable[str], fix: str = "Add {needed}."
+) -> None:
+    """UsageError for an option that has no effect without ``needed``, another option or its value.
+    ``fix``: with `{flag}` and `{needed}`."""
+    for flag in given(args, names):
+        raise UsageError(f"{flag} needs {needed}", fix=fix.format(flag=flag, needed=needed))
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, object]:
+    """The options that the command line has, such as `--max-gpus` of `max_gpus`, and their
+    settings."""
+    settings = {("set" if name == "sets" else name): getattr(args, name) for name in names}
+    return {
+        f"--{name.replace('_', '-')}": setting
+        for name, setting in settings.items()
+        if not (setting is None or setting is False or setting == [])
+    }
+
+
+def words_of(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """The options as a command line has them."""
+    words: list[str] = []
+    for flag, setting in given(args, names).items():
+        if isinstance(setting, list):
+            words += [word for each in setting for word in (flag, str(each))]
+        elif isinstance(setting, tuple):
+            words += [flag, ",".join(map(str, setting))]
+        else:
+            words += [flag] if setting is True else [flag, str(setting)]
+    return words
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
@@ -170,6 +203,26 @@ def target_of(args: argparse.Namespace) -> ReleaseTarget:
     )
 
 
+def add_requested_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", help="model to request (default: the only one that the endpoint lists)"
+    )
+
+
+def add_mockers(parser: argparse.ArgumentParser, *, engine: str, timing: str, speed: str) -> None:
+    """Mockers instead of the engine of a graph, and the time that they take."""
+    parser.add_argument("--engine", choices=["mocker"], help=engine)
+    parser.add_argument("--timing", choices=["model"], help=timing)
+    parser.add_argument("--speed", type=simulation_speed, metavar="X", help=speed)
+    add_acceptance(parser)
+
+
+def require_timing(args: argparse.Namespace, *names: str) -> None:
+    """UsageError for options of mockers with predicted step times, without these."""
+    if not args.timing:
+        require_with(args, "predicted timing", names, "Add --timing model.")
+
+
 def add_hints(parser: argparse.ArgumentParser) -> None:
     """Hardware and model, for manifests that do not contain them."""
     add_gpu(parser, "GPU of the workers if the file does not name it (h100, …)")
@@ -228,16 +281,6 @@ def _require_model(folder: Path) -> None:
         pass  # PS307 reports it, and the rest is checked
 
 
-def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default=default,
-        help=f"write to FILE (default: {'standard output' if default == '-' else 'no file'})",
-    )
-
-
 def add_no_install(parser: argparse._ActionsContainer, what: str) -> None:
     """``what``: the environments that the command installs, with their sizes."""
     add_switch(parser, "--no-install", f"do not install missing environments: {what}")
@@ -259,87 +302,3 @@ def require_tool(args: argparse.Namespace, tool: Tool) -> None:
     if not args.no_install:
         install_tool(tool.NAME, tool.SIZE, quiet=args.quiet)
     tool.require_environment()
-
-
-def add_force(parser: argparse.ArgumentParser, what: str) -> None:
-    add_switch(parser, "--force", f"replace FILE if {what}")
-
-
-def add_generated_output(parser: argparse.ArgumentParser) -> None:
-    """`-o` of a command whose own output it replaces without a question."""
-    add_output(parser)
-    add_force(parser, "penstock did not generate it")
-
-
-def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
-    """`write_output`, but InputError for a file with other content, unless --force is given.
-
-    ``mark``: what stands at the beginning of every output of the command.
-    """
-    path = Path(args.output)
-    if args.output != "-" and not args.force and is_foreign(path, mark):
-        message = "already exists, and penstock did not generate it"
-        fix = "Name another file, or pass --force to replace this one."
-        raise InputError(message, file=args.output, fix=fix)
-    write_output(text, args.output)
-
-
-def is_foreign(path: Path, *marks: str) -> bool:
-    """Whether replacing the path loses something: a file with content that begins with none of the
-    marks, or a dangling symbolic link."""
-    if path.is_symlink() and not path.exists():
-        return True
-    if not path.is_file():
-        return False  # folders, devices and FIFOs are checked where the file is written
-    try:
-        with path.open("rb") as file:
-            start = file.read(MARKED_BYTES)
-    except OSError:
-        return True
-    return bool(start) and not any(mark.encode() in start for mark in marks)
-
-
-def require_writable(path: Path, option: str, *, in_place: bool = False) -> None:
-    """UsageError, before work that takes minutes, if the file of an option cannot be written.
-
-    ``in_place``: an existing file is overwritten, not replaced, so its folder does not matter.
-    """
-    folder = path.absolute().parent
-    message = fix = ""
-    if path.is_dir():
-        message, fix = f"{path} is a folder", "Name a file in it."
-    elif not folder.is_dir():
-        message = f"there is no folder {path.parent}"
-        fix = "Create the folder, or name another file."
-    elif in_place and path.exists():
-        if not os.access(path, os.W_OK):
-            message, fix = f"{path} is read-only", WRITABLE
-    elif not os.access(folder, os.W_OK):
-        message, fix = f"the folder of {path} is read-only", WRITABLE
-    if message:
-        raise UsageError(message, place=option, fix=fix)
-
-
-def require_absent(path: Path, *, force: bool) -> None:
-    """InputError for a file that exists, unless it may be replaced."""
-    if (path.exists() or path.is_symlink()) and not force:
-        fix = "Name another file, or add --force to replace it."
-        raise InputError("already exists", file=str(path), fix=fix)
-
-
-def write_output(text: str, target: str) -> None:
-    """Print, or write the file atomically."""
-    if target == "-":
-        print(text, end="" if text.endswith("\n") else "\n")
-        return
-    from penstock.files import write_atomically
-
-    path = Path(target)
-    try:
-        if path.is_dir() or (path.exists() and not path.is_file()):
-            raise IsADirectoryError(0, "not a regular file")
-        write_atomically(path, text)
-    except OSError as error:
-        raise InputError(
-            f"cannot be written: {error.strerror}", file=target or "-o", fix=WRITABLE
-        ) from None

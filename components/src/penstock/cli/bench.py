@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
 from penstock.cli.bench_outputs import (
     add_out,
     add_outputs,
@@ -25,16 +25,11 @@ from penstock.cli.bench_targets import (
     requested_targets,
     require_started,
 )
-from penstock.cli.calibration_arguments import (
-    add_calibrate,
-    add_calibration,
-    calibrated_bench,
-    require_calibratable,
-    with_calibration,
-)
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
+    add_calibration,
     add_latencies,
     add_request_timeout,
     add_seed,
@@ -45,32 +40,26 @@ from penstock.cli.replay_arguments import (
     positive_number,
     requested_workload,
     share,
+    with_calibration,
 )
-from penstock.cli.report_output import print_result
-from penstock.errors import UsageError
+from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.limits import Limit
+    from penstock.bench.model import Bench
     from penstock.bench.prediction import Predicted
     from penstock.bench.run import BenchRequest, Endpoint
+    from penstock.simulate.model import Replayable
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
 ATTAIN = 0.95
-OF_ONE = {
-    "attain": "--attain",
-    "requests": "--requests",
-    "predict": "--predict",
-    "calibrate": "--calibrate",
-    "calibration": "--calibration",
-    "gpu": "--gpu",
-    "sweep": "--sweep",
-    "gpus": "--gpus",
-    "llm_d_report": "--llm-d-report",
-    "speed": "--speed",
-}
-LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
-OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
+CALIBRATE = "--calibrate"
+OF_ONE = (
+    *("attain", "requests", "predict", "calibrate", "calibration", "gpu", "sweep", "gpus"),
+    *("llm_d_report", "speed", "ttft", "itl", "e2e"),
+)
+OF_TWO = ("duration", "slice", "gap", "fail_if")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +101,13 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
     arguments.add_gpu(
         parser, "with --predict: GPU of the workers if GRAPH does not name it (h100, …)"
     )
-    add_calibrate(parser)
+    parser.add_argument(
+        CALIBRATE,
+        type=Path,
+        metavar="FILE",
+        help="with --predict: write factors to FILE that correct predictions for this model, GPU "
+        "and engine; entries of FILE for others are kept",
+    )
     add_calibration(parser, "with --predict: ")
     parser.add_argument(
         "--sweep",
@@ -233,7 +228,7 @@ def _measure(
         measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
         if args.calibrate and not measured.interrupted:
-            measured, written, error = calibrated_bench(args, measured, progress)
+            measured, written, error = _calibrated_bench(args, measured, progress)
     report = report_of(measured, predicted)
     print_result(args, report, run_document(measured))
     if written and not args.json:
@@ -327,15 +322,69 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
     count = len(args.targets)
     if count > 2:
         raise UsageError(f"{count} targets cannot be compared", fix="Name one or two.")
-    excluded, needed = (OF_TWO, "two targets") if count == 1 else (OF_ONE | LATENCIES, "one target")
-    for name, flag in excluded.items():
-        if getattr(args, name) is not None:
-            raise UsageError(f"{flag} needs {needed}", fix=f"Name {needed}, or remove {flag}.")
+    needed, excluded = ("two targets", OF_TWO) if count == 1 else ("one target", OF_ONE)
+    arguments.require_with(args, needed, excluded, "Name {needed}, or remove {flag}.")
     if args.predict and args.sweep:
         raise UsageError("--predict cannot be combined with --sweep", fix="Remove one of them.")
     require_started(args)
-    require_calibratable(args)
-    if args.gpu and not args.predict:
-        raise UsageError("--gpu needs --predict", fix="Add --predict GRAPH.")
-    if args.gpus and not args.sweep:
-        raise UsageError("--gpus needs --sweep", fix="Add --sweep 1,2,4.")
+    _require_calibratable(args)
+    if not args.predict:
+        arguments.require_with(args, "--predict", ["gpu"], "Add --predict GRAPH.")
+    if not args.sweep:
+        arguments.require_with(args, "--sweep", ["gpus"], "Add --sweep 1,2,4.")
+
+
+def _require_calibratable(args: argparse.Namespace) -> None:
+    """UsageError for `--calibrate` without what it needs, and for `--calibration` without a
+    prediction; InputError or GraphError for a file that is not a calibration file."""
+    from penstock.simulate.calibration import existing_calibrations
+
+    if not args.predict:
+        fix = "Add --predict GRAPH, the graph that the target runs."
+        arguments.require_with(args, "--predict", ["calibrate", "calibration"], fix)
+    if args.calibrate and args.calibration:
+        message = f"{CALIBRATE} computes factors, and --calibration reads them"
+        raise UsageError(message, fix="Remove one of them.")
+    if args.calibrate:
+        outputs.require_writable(args.calibrate, CALIBRATE)
+        existing_calibrations(args.calibrate)
+        _calibratable(args)
+
+
+def _calibrated_bench(
+    args: argparse.Namespace, measured: Bench, progress: Progress
+) -> tuple[Bench, str, PenstockError | None]:
+    """(the run with its factors, what was written, why there are no factors)."""
+    from penstock.bench.calibration import calibration_of
+    from penstock.simulate.calibration import calibrations_text, existing_calibrations, with_entry
+    from penstock.simulate.replay import Replays, environment_cache, require_environment
+
+    progress("computing the factors")
+    try:
+        deployment = _calibratable(args)
+        with Replays(environment_cache(require_environment())) as replays:
+            entry = calibration_of(measured, deployment, replays, outputs.own_command())
+        file = existing_calibrations(args.calibrate)
+        outputs.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))
+    except PenstockError as error:
+        return measured, "", error
+    replaced = file.of(entry.key)
+    instead = f"; replaced the entry of {replaced.measured_at}" if replaced else ""
+    return replace(measured, calibration=entry), f"wrote {args.calibrate}{instead}", None
+
+
+def _calibratable(args: argparse.Namespace) -> Replayable:
+    """The graph of `--predict`. UsageError for one with speculative decoding: a prediction without
+    its acceptance rates has other step times."""
+    from penstock.manifests.source import open_source
+    from penstock.serving.understand import Hints, understand
+    from penstock.simulate.replayable import replayable
+    from penstock.simulate.timing import drafting_of
+
+    source = open_source(args.predict, args.sets)
+    hints = Hints(gpu=arguments.requested_gpu(args))
+    if any(drafting_of(worker) for worker in understand(source, hints).workers):
+        message = f"{args.predict} has speculative decoding, whose acceptance is not predicted"
+        fix = "Measure the same deployment without speculation."
+        raise UsageError(message, place=CALIBRATE, fix=fix)
+    return replayable(source, hints)

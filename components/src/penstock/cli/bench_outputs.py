@@ -10,17 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import outputs
 from penstock.cli.bench_targets import Target
-from penstock.cli.graph_output import own_command
-from penstock.cli.report_output import (
-    add_report,
-    require_named,
-    require_own,
-    require_report,
-    workload_files,
-)
-from penstock.errors import InputError, UsageError
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
@@ -39,7 +31,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    add_report(parser, "write an HTML report with charts")
+    outputs.add_report(parser, "write an HTML report with charts")
     parser.add_argument(
         "--csv",
         type=Path,
@@ -64,29 +56,19 @@ def require_outputs(args: argparse.Namespace) -> None:
     from penstock.bench.csv_report import HEADERS
     from penstock.bench.llmd_report import MARK
 
-    _require_different_files(args)
-    require_report(args.report)
-    if args.csv is not None:
-        arguments.require_writable(args.csv, "--csv")
-        require_own(args.csv, HEADERS, "a CSV file of penstock bench")
-    for path in _report_paths(args):
-        arguments.require_writable(path, "--llm-d-report")
-        require_own(path, [MARK], "a Benchmark Report of penstock bench")
-
-
-def _require_different_files(args: argparse.Namespace) -> None:
-    """UsageError for one file of two options, and for the standard output."""
     files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", args.calibrate)]
-    known: dict[Path, str] = {}
-    for option, path in (*files, *(("--llm-d-report", path) for path in _report_paths(args))):
-        if path is None:
-            continue
-        require_named(path, option)
-        real = path.resolve()
-        if real in known:
-            message = f"{path} is also the file of {known[real]}"
-            raise UsageError(message, place=option, fix="Name another file.")
-        known[real] = option
+    files += [("--llm-d-report", path) for path in _report_paths(args)]
+    for option, path in files:
+        if path is not None:
+            outputs.require_named(path, option)
+    outputs.require_different(files)
+    outputs.require_report(args.report)
+    if args.csv is not None:
+        outputs.require_writable(args.csv, "--csv")
+        outputs.require_own(args.csv, HEADERS, "a CSV file of penstock bench")
+    for path in _report_paths(args):
+        outputs.require_writable(path, "--llm-d-report")
+        outputs.require_own(path, [MARK], "a Benchmark Report of penstock bench")
 
 
 def _report_paths(args: argparse.Namespace) -> list[Path]:
@@ -112,10 +94,10 @@ def write_run(args: argparse.Namespace, target: Target, bench: Bench, report: Re
         if bench.log is None:
             return
         if args.csv is not None:
-            attempt(arguments.write_output, run_csv(bench, bench.log), str(args.csv))
+            attempt(outputs.write_output, run_csv(bench, bench.log), str(args.csv))
         for path in _report_paths(args):
             llmd = report_of(bench, bench.log, uid=_new_id(), stack=_stack(args, target))
-            attempt(arguments.write_output, as_yaml(llmd), str(path))
+            attempt(outputs.write_output, as_yaml(llmd), str(path))
 
 
 def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: Report) -> None:
@@ -125,7 +107,7 @@ def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: 
     with _all_tried() as attempt:
         attempt(_write_page, args, report, sweep.levels[0].bench.client)
         if args.csv is not None:
-            attempt(arguments.write_output, sweep_csv(sweep), str(args.csv))
+            attempt(outputs.write_output, sweep_csv(sweep), str(args.csv))
         if args.llm_d_report is None:
             return
         experiment, stack = _new_id(), _stack(args, target)
@@ -140,7 +122,7 @@ def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: 
                     stack=stack,
                 )
                 path = _of_scale(args.llm_d_report, level.scale)
-                attempt(arguments.write_output, as_yaml(llmd), str(path))
+                attempt(outputs.write_output, as_yaml(llmd), str(path))
 
 
 def write_comparison(args: argparse.Namespace, comparison: Comparison, report: Report) -> None:
@@ -149,34 +131,20 @@ def write_comparison(args: argparse.Namespace, comparison: Comparison, report: R
     with _all_tried() as attempt:
         attempt(_write_page, args, report, comparison.client)
         if args.csv is not None:
-            attempt(arguments.write_output, comparison_csv(comparison), str(args.csv))
+            attempt(outputs.write_output, comparison_csv(comparison), str(args.csv))
 
 
 def _write_page(args: argparse.Namespace, report: Report, client: str) -> None:
     """The HTML report, if one is requested."""
-    if args.report is not None:
-        from penstock.reports.html import write_report
-
-        write_report(args.report, report, _provenance(args, client))
-
-
-def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
-    from penstock.reports.provenance import installed, provenance
+    from penstock.reports.provenance import installed
     from penstock.simulate.replay import require_environment
-    from penstock.verify.urls import is_url
 
-    graphs = [Path(target) for target in args.targets if not is_url(target)]
-    versions = {}
-    if args.predict:
-        graphs.append(args.predict)
-        versions = installed(require_environment(), "aisimulate")
     name, _, number = client.partition(" ")
-    return provenance(
-        own_command(),
-        files=[*graphs, *workload_files(args)],
-        versions={name: number, **versions},
-        facts={"seed": str(args.seed)},
-    )
+    versions = {name: number}
+    if args.report is not None and args.predict:
+        versions |= installed(require_environment(), "aisimulate")
+    files = [*args.targets, args.predict, args.workload, args.trace]
+    outputs.write_report(args, report, files, versions=versions, facts={"seed": str(args.seed)})
 
 
 @contextmanager

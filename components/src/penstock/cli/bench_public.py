@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.cli import arguments
 from penstock.cli.bench_outputs import add_out, run_folder
 from penstock.cli.bench_targets import Target, add_targets, requested_targets, require_started
+from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_request_timeout,
@@ -15,7 +16,6 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
 )
-from penstock.cli.report_output import print_result
 from penstock.errors import UsageError
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
@@ -26,15 +26,16 @@ REPLAYS = ("agentperf-default-v1", "aa-mini-v1")
 TIMEOUT_MS = 600_000.0  # the default of --request-timeout
 DURATION_MS = 1_800_000.0  # of OpenRouter's percentiles
 PHASE_MS = 180_000.0  # of Artificial Analysis' System Load Test
-# Option → what it needs.
-NEEDS = {
-    "part": ("--part", f"--method {ARTIFICIAL_ANALYSIS}"),
-    "phase": ("--phase", f"--part {SYSTEM_LOAD}"),
-    "max_concurrency": ("--max-concurrency", f"--part {SYSTEM_LOAD}"),
-    "replay": ("--replay", f"--part {AGENTPERF}"),
-    "requests": ("--requests", f"--part {', '.join(SINGLE)}"),
-    "duration": ("--duration", f"--method {OPENROUTER}"),
+# Option → the parts with which it applies; the method of OpenRouter has the empty part.
+PARTS_OF = {
+    "part": PARTS,
+    "phase": (SYSTEM_LOAD,),
+    "max_concurrency": (SYSTEM_LOAD,),
+    "replay": (AGENTPERF,),
+    "requests": SINGLE,
+    "duration": ("",),
 }
+METHOD_OF = {"part": f"--method {ARTIFICIAL_ANALYSIS}", "duration": f"--method {OPENROUTER}"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,45 +105,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError for options that do not fit the method."""
-
-    def refuse(message: str, fix: str) -> None:
-        raise UsageError(message, fix=fix)
-
-    accepted = _accepted(args.method, _chosen(args))
-    for name, (flag, needed) in NEEDS.items():
-        if getattr(args, name) is not None and name not in accepted:
-            refuse(f"{flag} needs {needed}", f"Remove {flag}.")
+    for name, parts in PARTS_OF.items():
+        if _chosen(args) not in parts:
+            needed = METHOD_OF.get(name, f"--part {', '.join(parts)}")
+            arguments.require_with(args, needed, [name], "Remove {flag}.")
     if args.method == OPENROUTER:
         if args.request_timeout != TIMEOUT_MS:
-            refuse(
-                f"--request-timeout does not apply to --method {OPENROUTER}",
-                "Remove --request-timeout.",
-            )
+            message = f"--request-timeout does not apply to --method {OPENROUTER}"
+            raise UsageError(message, fix="Remove --request-timeout.")
         if args.start:
             message = f"--start does not apply to --method {OPENROUTER}, which sends no requests"
-            refuse(message, "Start the graph with `penstock up`, and send it requests.")
+            raise UsageError(
+                message, fix="Start the graph with `penstock up`, and send it requests."
+            )
         if args.cluster:
             fix = "Name the URL of each frontend, for example in a pod of the cluster."
-            refuse(f"--cluster does not apply to --method {OPENROUTER}", fix)
+            raise UsageError(f"--cluster does not apply to --method {OPENROUTER}", fix=fix)
     elif len(args.targets) > 1:
-        refuse(f"--method {args.method} measures one target", "Name one target.")
+        raise UsageError(f"--method {args.method} measures one target", fix="Name one target.")
     if args.speed and _chosen(args) == AGENTPERF:
-        refuse(f"--speed does not apply to --part {AGENTPERF}", "Remove --speed.")
+        raise UsageError(f"--speed does not apply to --part {AGENTPERF}", fix="Remove --speed.")
     require_started(args)
 
 
 def _chosen(args: argparse.Namespace) -> str:
     """The part of the method; empty if it has none."""
     return (args.part or SINGLE[0]) if args.method == ARTIFICIAL_ANALYSIS else ""
-
-
-def _accepted(method: str, part: str) -> tuple[str, ...]:
-    """Names of the options in ``NEEDS`` that apply."""
-    if method == OPENROUTER:
-        return ("duration",)
-    if part == SYSTEM_LOAD:
-        return ("part", "phase", "max_concurrency")
-    return ("part", "replay") if part == AGENTPERF else ("part", "requests")
 
 
 def _part(

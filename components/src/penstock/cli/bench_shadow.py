@@ -1,46 +1,52 @@
 """`penstock bench shadow A B`: compare the responses of two endpoints.
 
-The requests are those of a file, or those of clients (`bench_shadow_live.py`).
+The requests are those of a file, or those of clients.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.cli import arguments
-from penstock.cli.bench_shadow_live import (
-    COPIES,
-    add_listen,
-    add_live_arguments,
-    compare_live,
-    require_fitting_live,
-    warning_of,
-)
+from penstock.cli import arguments, outputs
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import (
+    add_report,
+    print_result,
+    require_different,
+    require_named,
+    require_report,
+    write_report,
+)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_request_timeout,
     add_seed,
+    duration_ms,
     end_as_interrupted,
     integer_between,
+    share,
 )
-from penstock.cli.report_output import add_report, print_result, require_named, require_report
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.bench.shadow.mirror import Listen
     from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.run import Pair, Sent, ShadowRun
-    from penstock.reports.model import Report
 
 REPEATS = 100
 TIMEOUT_MS = 120_000.0
+COPIES = 8
+HOSTS = ("127.0.0.1", "localhost")
+OF_LISTEN = ("duration", "share")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="requests to send: one body of /v1/chat/completions or /v1/completions per line, or "
         "lines of OpenAI's Batch format",
     )
-    add_listen(source)
-    add_live_arguments(parser.add_argument_group("with --listen"))
+    source.add_argument(
+        "--listen",
+        type=_address,
+        metavar="127.0.0.1:PORT",
+        help="listen on this loopback address, forward requests of clients to A, and send copies "
+        "to B",
+    )
+    _add_live_arguments(parser.add_argument_group("with --listen"))
     parser.add_argument(
         "--requests",
         type=integer_between(1, 1_000_000),
@@ -112,15 +124,39 @@ def _add_sending(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
+    arguments.add_requested_model(parser)
     parser.add_argument(
         "--model-b",
         metavar="MODEL",
         help="model to request from B (default: that of --model, else the only one that B lists)",
     )
     add_switch(parser, "--keep-model", "request the model that each request names")
+
+
+def _add_live_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--duration",
+        type=duration_ms,
+        metavar="30m",
+        help="end after this time (default: at Ctrl-C, or after --requests)",
+    )
+    group.add_argument(
+        "--share",
+        type=share,
+        metavar="SHARE",
+        help="share of the requests that are copied to B (default: 1)",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port. Loopback only: the proxy has no authentication of its own."""
+    host, _, port = text.rpartition(":")
+    if host not in HOSTS:
+        message = f"{text!r} is not on loopback; write 127.0.0.1:PORT"
+        raise argparse.ArgumentTypeError(message)
+    if not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{port!r} is not a port from 0 to 65535")
+    return host, int(port)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,27 +167,72 @@ def run(args: argparse.Namespace) -> int:
     result = _compare_file(args) if args.file is not None else _compare_live(args)
     report = report_of(result, show_text=args.show_text)
     print_result(args, report, shadow_document(result))
-    if args.report is not None:
-        _write_report(args, report)
+    files = [args.target_a, args.target_b, args.file]
+    facts = {"seed": str(args.seed)}
+    write_report(args, report, files, facts=facts, is_private=args.show_text)
     require_equal(result)
     return 0
 
 
-def _write_report(args: argparse.Namespace, report: Report) -> None:
-    """With texts, only its owner can read it."""
-    from penstock.cli.graph_output import own_command
-    from penstock.reports.html import write_report
-    from penstock.reports.provenance import provenance
-
-    files = [Path(target) for target in (args.target_a, args.target_b)]
-    files += [args.file] if args.file is not None else []
-    facts = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
-    write_report(args.report, report, facts, is_private=args.show_text)
-
-
 def _compare_live(args: argparse.Namespace) -> ShadowResult:
+    """PortInUseError, or InputError for the file of `--results`."""
+    from penstock.bench.shadow.live import LiveComparison, LiveRun
+    from penstock.bench.shadow.mirror import mirror
+    from penstock.bench.shadow.report import ShadowResult
+    from penstock.bench.shadow.results_file import ResultsFile, header_of
+    from penstock.bench.shadow.verdict import verdict_of
+
     end_as_interrupted()
-    return compare_live(args, (_endpoint(args, "A"), _endpoint(args, "B")))
+    run = LiveRun(
+        endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
+        repeats=args.repeats,
+        as_sent=True,
+        concurrency=args.concurrency or COPIES,
+        timeout_s=args.request_timeout / 1000,
+        seed=args.seed,
+        share=args.share or 1.0,
+        count=args.requests,
+    )
+    progress = Progress(args, "waiting for requests", line_interval_s=LINE_INTERVAL_S)
+    with ExitStack() as opened:
+        results = None
+        if args.results is not None:
+            file = ResultsFile(args.results, header_of(run, ""), (), _warning_of(progress))
+            results = opened.enter_context(file)
+
+        def keep(pair: Pair) -> None:
+            if results is not None:
+                results.keep(pair)
+            progress(f"{len(live.pairs)} requests compared")
+
+        def say(line: str) -> None:
+            progress.hide()
+            if not args.quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        known = results.known if results is not None else []
+        live = LiveComparison(
+            run=run, keep=keep, say=say, pairs={pair.request.id: pair for pair in known}
+        )
+        with progress.running():
+            interrupted = mirror(live, _listen(args))
+    pairs = list(live.pairs.values())
+    return ShadowResult(
+        run=run,
+        total=len(known) + live.counts.selected,
+        pairs=pairs,
+        verdict=verdict_of(pairs, as_sent=True),
+        interrupted=interrupted,
+        counts=live.counts,
+    )
+
+
+def _listen(args: argparse.Namespace) -> Listen:
+    from penstock.bench.shadow.mirror import Listen
+
+    host, port = args.listen
+    duration_s = args.duration / 1000 if args.duration else None
+    return Listen(host=host, port=port, duration_s=duration_s)
 
 
 def _compare_file(args: argparse.Namespace) -> ShadowResult:
@@ -190,7 +271,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
         results = None
         if args.results is not None:
             header = header_of(shadow, digest)
-            file = ResultsFile(args.results, header, shadow.requests, warning_of(progress))
+            file = ResultsFile(args.results, header, shadow.requests, _warning_of(progress))
             results = opened.enter_context(file)
         known = results.known if results is not None else []
         done = len(known) + sum(pair.repeat is not None for pair in known)
@@ -205,6 +286,16 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
 
         opened.enter_context(progress.running())
         return send(shadow, known, keep)
+
+
+def _warning_of(progress: Progress) -> Callable[[str], None]:
+    """Prints a warning, also with `-q`."""
+
+    def warn(line: str) -> None:
+        progress.hide()
+        print(f"penstock bench shadow: warning: {line}", file=sys.stderr, flush=True)
+
+    return warn
 
 
 def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
@@ -239,14 +330,16 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
 def _require_fitting(args: argparse.Namespace) -> None:
     if args.keep_model and (args.model or args.model_b):
         raise UsageError("--keep-model cannot be combined with --model", fix="Remove one of them.")
-    require_fitting_live(args)
+    if args.listen is None:
+        arguments.require_with(args, "--listen", OF_LISTEN, "Remove {flag}, or use --listen.")
+    else:
+        fix = "Remove --model: A gets the model of each request. Use --model-b to set B's."
+        arguments.require_with(args, "--file", ["model"], fix)
+        arguments.require_with(args, "--file", ["as_sent"], "Remove {flag}, or use --file.")
     require_report(args.report)
     if args.results is not None:
         require_named(args.results, "--results")
-        if args.report is not None and args.report.resolve() == args.results.resolve():
-            message, fix = "is also the file of --results", "Name another file."
-            raise UsageError(message, place="--report", fix=fix)
-        arguments.require_writable(args.results, "--results", in_place=True)
-        if args.file is not None and args.results.resolve() == args.file.resolve():
-            message, fix = "is also the file of --file", "Name another file."
-            raise UsageError(message, place="--results", fix=fix)
+        require_different(
+            [("--file", args.file), ("--results", args.results), ("--report", args.report)]
+        )
+        outputs.require_writable(args.results, "--results", in_place=True)

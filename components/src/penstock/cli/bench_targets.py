@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress
-from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
+from penstock.cli.replay_arguments import requested_slo
 from penstock.errors import BenchError, PenstockError, StartError, UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +23,7 @@ if TYPE_CHECKING:
     from penstock.verify.target import ProbeTarget
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
-OF_STARTED = {
-    "engine": "--engine",
-    "timing": "--timing",
-    "speed": "--speed",
-    "acceptance": "--acceptance",
-}
-OF_CLUSTER = {
-    "namespace": "--namespace",
-    "release": "--release",
-    "kubeconfig": "--kubeconfig",
-    "context": "--context",
-}
+OF_STARTED = ("engine", "timing", "speed", "acceptance")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,31 +54,20 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine or, with "
         f"--cluster, that is released on a cluster; {several}",
     )
-    parser.add_argument(
-        "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
+    arguments.add_requested_model(parser)
     arguments.add_sets(parser)
     add_switch(
         parser,
         "--start",
         "start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
     )
-    parser.add_argument(
-        "--engine", choices=["mocker"], help="with --start: run mockers instead of the engine"
+    arguments.add_mockers(
+        parser,
+        engine="with --start: run mockers instead of the engine",
+        timing="with --start: the mockers take as long as `simulate` predicts",
+        speed="with --timing: simulation speed; 0.5 runs at half real time, and all figures are "
+        "in simulated time (default: 1)",
     )
-    parser.add_argument(
-        "--timing",
-        choices=["model"],
-        help="with --start: the mockers take as long as `simulate` predicts",
-    )
-    parser.add_argument(
-        "--speed",
-        type=simulation_speed,
-        metavar="X",
-        help="with --timing: simulation speed; 0.5 runs at half real time, and all figures are in "
-        "simulated time (default: 1)",
-    )
-    add_acceptance(parser)
     arguments.add_no_install(
         parser, "aiperf (0.8 GB), agentperf (0.1 GB), and with --start those of `penstock up`"
     )
@@ -121,16 +99,11 @@ def require_started(args: argparse.Namespace) -> None:
     if args.sets and not args.predict and all(map(is_url, args.targets)):
         message = "--set needs a graph, and the target is a URL"
         raise UsageError(message, fix="Name a graph, or remove --set.")
-    for name, flag in OF_STARTED.items():
-        if getattr(args, name) and not args.start:
-            raise UsageError(f"{flag} needs --start", fix="Add --start.")
-    for name, flag in OF_CLUSTER.items():
-        if getattr(args, name) and not args.cluster:
-            raise UsageError(f"{flag} needs --cluster", fix="Add --cluster.")
-    for name in ("speed", "acceptance"):
-        if getattr(args, name) and not args.timing:
-            message = f"{OF_STARTED[name]} needs predicted timing"
-            raise UsageError(message, fix="Add --timing model.")
+    if not args.start:
+        arguments.require_with(args, "--start", OF_STARTED)
+    if not args.cluster:
+        arguments.require_with(args, "--cluster", arguments.CLUSTER)
+    arguments.require_timing(args, "speed", "acceptance")
 
 
 @contextmanager
@@ -171,12 +144,7 @@ def _started(
     if not args.no_install:
         install_missing(graph, args.sets, with_engine=args.engine is None, quiet=args.quiet)
     folder.mkdir()
-    options = ["--port", str(Ports().free())]
-    for name, flag in OF_STARTED.items():
-        if value := getattr(args, name):
-            options += [flag, _as_text(value)]
-    for expression in args.sets:
-        options += ["--set", expression]
+    options = ["--port", str(Ports().free()), *arguments.words_of(args, [*OF_STARTED, "sets"])]
     progress(f"starting {graph.name}")
     with GraphProcess(graph, folder, options) as process:
         try:
@@ -209,10 +177,6 @@ def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iter
 def _say(progress: Progress, line: str) -> None:
     progress.hide()
     print(line, file=sys.stderr)
-
-
-def _as_text(value: str | float | tuple[float, ...]) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def running_target(args: argparse.Namespace, target: str) -> _Served:

@@ -10,10 +10,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.arguments import add_json, require_absent, require_writable
+from penstock.cli.arguments import add_json, given
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import require_absent, require_writable
 from penstock.cli.progress import add_progress
-from penstock.cli.replay_arguments import integer_between, positive_number
+from penstock.cli.replay_arguments import add_seed, integer_between, positive_number
 from penstock.errors import InputError, Problem, UsageError
 from penstock.text.commands import invocation
 
@@ -74,13 +75,7 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
             help=f"mean number of {name} tokens, and coefficient of variation from 0 to 5 "
             "(default: 0), such as 1000:0.5; lengths are sampled from a log-normal distribution",
         )
-    lengths.add_argument(
-        "--seed",
-        metavar="N",
-        type=integer_between(0, 2**32 - 1),
-        default=0,
-        help="seed of the sampled lengths (default: 0)",
-    )
+    add_seed(lengths, "the sampled lengths")
 
 
 def _add_nats(parser: argparse.ArgumentParser) -> None:
@@ -177,9 +172,7 @@ def _capture(
     from penstock.capture import capture_files
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
 
-    unfitting = [
-        f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None
-    ]
+    unfitting = given(args, NATS_ONLY)
     on_other = texts.add if texts is not None else _ignore
     live = [source for source in args.sources if is_nats(source)]
     if not live:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
 from penstock.cli.command_line import add_switch
 from penstock.engines.releases import DEPLOYED
 from penstock.errors import CheckError, UsageError
@@ -254,7 +254,7 @@ def _write_baseline(
     from penstock.checks.report import number
 
     baseline = renewed(findings, old, path.parent, scope)
-    arguments.write_output(as_text(baseline), str(path))
+    outputs.write_output(as_text(baseline), str(path))
     print(f"wrote {number(len(baseline.findings), 'finding')} to {path}")
     return 0
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.outputs import print_json
 from penstock.errors import ClusterError, Problem
 
 EXIT_CHANGED = 1  # as `diff` and `kubectl diff`
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         change = against_cluster(loaded, target, api)
     if args.json:
-        print(json.dumps(change.as_dict(), indent=1))
+        print_json(change.as_dict())
     else:
         print("\n".join(change.lines()))
     return 0 if change.is_empty and not change.failed_write else EXIT_CHANGED

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from penstock.cli import arguments
+from penstock.cli.outputs import print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             }
             for e in entries
         ]
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return 0
     for e in entries:
         r = e.revision

@@ -11,12 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
 from penstock.cli.command_line import not_a_choice
-from penstock.cli.deprecations import warn_renamed
-from penstock.cli.graph_output import print_prerequisites
-from penstock.cli.replay_arguments import current_workload, duration_ms, integer_between
-from penstock.errors import CheckError, GraphError, InputError, PenstockError, Problem, UsageError
+from penstock.cli.outputs import print_prerequisites
+from penstock.cli.replay_arguments import (
+    add_old_flag,
+    current_workload,
+    duration_ms,
+    integer_between,
+)
+from penstock.errors import CheckError, GraphError, InputError, PenstockError, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
 
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 PROG = "penstock init"
 MAX_GPUS = 1024
+GPUS = integer_between(1, MAX_GPUS)
 QUESTIONS = ("model", "gpu", "gpus", "workload")
 WORKLOADS = ("short-chat", "document", "agentic", "latency", "batch")
 GIVEN = (
@@ -51,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="openai/gpt-oss-120b or openai/gpt-oss-20b")
     arguments.add_gpu(parser, "GPU type: h100, h200, b200, b300, gb200 or gb300")
     parser.add_argument(
-        "--gpus", type=_gpus, metavar="N", help="number of GPUs that the graph may use"
+        "--gpus", type=GPUS, metavar="N", help="number of GPUs that the graph may use"
     )
     parser.add_argument(
         "--workload",
@@ -62,14 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "system prompt of 12288 tokens; latency: lengths of short-chat, low concurrency, lowest "
         "inter-token latency; batch: lengths of document, highest tokens/s per GPU",
     )
-    parser.add_argument(
-        "--traffic",
-        dest="workload",
-        type=partial(current_workload, PROG),
-        choices=WORKLOADS,
-        action=_Traffic,
-        help=argparse.SUPPRESS,
-    )
+    add_old_flag(parser, "--traffic", "--workload", partial(current_workload, PROG), WORKLOADS)
     parser.add_argument(
         "--concurrency",
         type=integer_between(1, 1_000_000),
@@ -85,14 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class _Traffic(argparse.Action):
-    """The old name of --workload."""
-
-    def __call__(self, parser: object, args: argparse.Namespace, value: object, *_: object) -> None:
-        warn_renamed(PROG, "--traffic", "--workload")
-        args.workload = value
-
-
 def _traffic(text: str) -> Traffic:
     from penstock.plan.starting_graph import Traffic
 
@@ -100,10 +90,6 @@ def _traffic(text: str) -> Traffic:
     if name not in WORKLOADS:
         raise argparse.ArgumentTypeError(not_a_choice(name, WORKLOADS))
     return Traffic(name)
-
-
-def _gpus(text: str) -> int:
-    return integer_between(1, MAX_GPUS)(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -166,7 +152,7 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     kinds = "".join(f"  {kind:<10}  {what}\n" for kind, what in DESCRIPTIONS.items())
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
-    gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
+    gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), GPUS)
     traffic: Traffic = _answer(args.workload, f"{kinds}Workload", "short-chat", _traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
@@ -225,7 +211,7 @@ def _require_new(file: Path) -> None:
         raise GraphError(*problems)
     if not os.access(file.absolute().parent, os.W_OK):
         message = "there is no such folder, or it is read-only"
-        raise InputError(message, file=str(file), fix=arguments.WRITABLE)
+        raise InputError(message, file=str(file), fix=outputs.WRITABLE)
 
 
 def _write(file: Path, text: str) -> None:
@@ -235,8 +221,7 @@ def _write(file: Path, text: str) -> None:
             output.write(text)
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        problem = Problem(file=str(file), message=message, fix=arguments.WRITABLE)
-        raise InputError(problem) from None
+        raise InputError(message, file=str(file), fix=outputs.WRITABLE) from None
 
 
 def _short(graph: StartingGraph) -> str:

@@ -7,7 +7,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
-from penstock.errors import UsageError
+from penstock.cli.replay_arguments import integer_between
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lines",
-        type=_count,
+        type=integer_between(0, 10**9),
         default=50,
         metavar="N",
         help="lines of each log to print (default: 50)",
@@ -38,18 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_cluster(parser)
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
     if args.cluster:
         return _show_pods(args)
-    for option in ("namespace", "release", "kubeconfig", "context", "previous"):
-        if getattr(args, option):
-            raise UsageError(f"--{option} needs --cluster (--lines sets the number of lines)")
+    arguments.require_with(
+        args, "--cluster (--lines sets the number of lines)", [*arguments.CLUSTER, "previous"], ""
+    )
     from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs
     from penstock.local.state import StateDir

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 import penstock
-from penstock.cli import deprecations
+from penstock.cli import other_names
 from penstock.cli.command_line import CommandParser
 from penstock.errors import InputError, PenstockError
 from penstock.text import commands
@@ -140,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if command == "help" and rest:
         command, rest = rest[0], [*rest[1:], "--help"]
-    command, rest = deprecations.current_command(command, rest)
+    command, rest = other_names.current_command(command, rest)
     command, rest = selected_command(command, rest)
     name = f"penstock {command}" if command in COMMANDS | SUBCOMMANDS else "penstock"
     try:
@@ -214,14 +214,12 @@ def _run(command: str, arguments: Sequence[str]) -> int:
         print(f"penstock {penstock.__version__}")
         return 0
     if command not in COMMANDS | SUBCOMMANDS:
-        from penstock.cli.unknown_command import unknown_command
-
-        problem = unknown_command(command, arguments, COMMANDS)
+        problem = other_names.unknown_command(command, arguments, COMMANDS)
         _complain(f"penstock: {problem}\nSee `penstock --help`.")
         return USAGE
     _require_folder()
     options = command_parser(command).parse(arguments)
-    with deprecations.shown_on_stderr(command):
+    with other_names.shown_on_stderr(command):
         return int(module_of(command).run(options))
 
 

@@ -12,13 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, requested_calibrations
+from penstock.cli import arguments, outputs
 from penstock.cli.command_line import add_switch
-from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
+from penstock.cli.outputs import (
+    add_report,
+    check_graph_output,
+    own_command,
+    print_prerequisites,
+    require_different,
+    require_report,
+    write_replay_report,
+)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
+    add_calibration,
     add_no_cache,
     add_slo,
     add_workload,
@@ -27,12 +35,11 @@ from penstock.cli.replay_arguments import (
     integer_between,
     load_argument,
     requested_cache,
+    requested_calibrations,
     requested_slo,
     requested_workload,
     share,
 )
-from penstock.cli.report_output import add_report, replay_provenance, require_new_report
-from penstock.errors import UsageError
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
@@ -99,9 +106,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_search(parser)
     add_no_cache(parser)
     arguments.add_json(parser)
-    arguments.add_output(parser, default=None)
+    outputs.add_output(parser, default=None)
     add_report(parser, "write an HTML report with the recommendation and charts of all replays")
-    arguments.add_force(parser, "it exists")
+    outputs.add_force(parser, "it exists")
     add_progress(parser)
 
 
@@ -140,12 +147,15 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
+    from penstock.plan.report import report_of, report_without_plan
     from penstock.plan.trials import Deadline
     from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
     check_graph_output(args)
-    _check_report(args)
+    require_report(args.report, force=args.force)
+    graph = Path(args.output) if args.output not in (None, "-") else None
+    require_different([("-o", graph), ("--report", args.report)])
     python = require_environment()
     loaded = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
@@ -170,30 +180,20 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _print_partial(args, request, measured, "interrupted")
             raise KeyboardInterrupt("nothing was written") from None
+    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
         error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
         if args.report:
-            from penstock.plan.report import report_without_plan
-            from penstock.reports.html import write_report
-
-            report = report_without_plan(result, measured, args.attain, error)
-            write_report(args.report, report, _provenance(args, measured))
+            write_replay_report(
+                args, report_without_plan(result, measured, args.attain, error), [], seeds
+            )
         raise error
     _print_plan(args, result)
     if args.report:
-        from penstock.plan.report import report_of
-        from penstock.reports.html import write_report
-
-        report = report_of(result, args.attain, measured)
-        write_report(args.report, report, _provenance(args, measured))
+        write_replay_report(args, report_of(result, args.attain, measured), [], seeds)
     return 0
-
-
-def _provenance(args: argparse.Namespace, measured: Sequence[Trial]) -> list[tuple[str, str]]:
-    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
-    return replay_provenance(args, [], seeds)
 
 
 def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:
@@ -225,14 +225,6 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
     return request.calibrated(file) if file else request
 
 
-def _check_report(args: argparse.Namespace) -> None:
-    """Refuse a report that cannot be written before the replays, not after them."""
-    require_new_report(args.report, force=args.force)
-    if args.report and args.output and args.report.absolute() == Path(args.output).absolute():
-        message = f"{args.output} is also the file of -o"
-        raise UsageError(message, place="--report", fix="Name another file.")
-
-
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     """Write the graph, and print the table and the reasons."""
     from penstock.plan.documents import plan_document
@@ -244,7 +236,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     lines = header(result, args.attain, own_command())
     text = graph_text(result.request, result.winner.candidate, lines)
     if args.output:
-        arguments.write_output(text, args.output)
+        outputs.write_output(text, args.output)
     if args.json:
         print(plan_document(result, args.attain, text).as_json())
     elif args.output != "-":

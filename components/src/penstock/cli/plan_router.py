@@ -7,12 +7,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, with_calibration
-from penstock.cli.graph_output import check_graph_output, own_command
+from penstock.cli import arguments, outputs
+from penstock.cli.outputs import check_graph_output, own_command
 from penstock.cli.progress import Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
+    add_calibration,
     add_latencies,
     add_no_cache,
     add_workload,
@@ -21,6 +21,7 @@ from penstock.cli.replay_arguments import (
     requested_cache,
     requested_slo,
     requested_workload,
+    with_calibration,
 )
 from penstock.errors import UsageError
 
@@ -47,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_no_cache(parser)
     arguments.add_json(parser)
-    arguments.add_output(parser, default=None)
-    arguments.add_force(parser, "it exists")
+    outputs.add_output(parser, default=None)
+    outputs.add_force(parser, "it exists")
     add_progress(parser)
     arguments.add_sets(parser)
     arguments.add_hints(parser)
@@ -103,7 +104,7 @@ def _print(args: argparse.Namespace, tuning: Tuning) -> int:
 
     text = _graph_text(args, tuning) if tuning.is_changed else None
     if args.output and text is not None:
-        arguments.write_output(text, args.output)
+        outputs.write_output(text, args.output)
     if args.json:
         print(as_json(tuning, text))
     elif args.output != "-" or text is None:

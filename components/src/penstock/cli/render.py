@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
 from penstock.cli.command_line import add_switch
 
 
@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
     arguments.add_namespace(parser)
-    arguments.add_generated_output(parser)
+    outputs.add_generated_output(parser)
     add_switch(
         parser,
         "--images",
@@ -29,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
     if args.images:
         print(*images(rendered.objects), sep="\n")
         return 0
-    arguments.write_generated(args, rendered.text, "# Source: penstock/templates/")
+    outputs.write_generated(args, rendered.text, "# Source: penstock/templates/")
     return 0

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.command_line import add_switch
-from penstock.cli.deprecations import warn_renamed
+from penstock.cli.other_names import warn_renamed
 from penstock.errors import UsageError
 from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
+    from penstock.simulate.calibration import CalibrationFile
+    from penstock.simulate.model import Replayable
     from penstock.simulate.replay import Cache
     from penstock.workload.load import LoadedWorkload
 
@@ -31,7 +32,7 @@ ACCEPTANCE = (
 )
 
 
-class DeprecatedFlag(argparse.Action):
+class _OldFlag(argparse.Action):
     """Stores the value as ``const`` (the new flag) does, and prints a warning."""
 
     def __call__(
@@ -41,9 +42,27 @@ class DeprecatedFlag(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        message = f"deprecated flag, removed in the next release. Fix: Use `{self.const}`."
-        print(f"{parser.prog}: warning: {option_string}: {message}", file=sys.stderr, flush=True)
+        warn_renamed(parser.prog, str(option_string), str(self.const))
         setattr(namespace, self.dest, values)
+
+
+def add_old_flag(
+    parser: argparse._ActionsContainer,
+    old: str,
+    new: str,
+    convert: Callable[[str], Any],
+    choices: Iterable[str] | None = None,
+) -> None:
+    """The old name of an option, which is accepted for one release."""
+    parser.add_argument(
+        old,
+        dest=new.removeprefix("--").replace("-", "_"),
+        type=convert,
+        choices=choices,
+        action=_OldFlag,
+        const=new,
+        help=argparse.SUPPRESS,
+    )
 
 
 def add_no_cache(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +74,41 @@ def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
     from penstock.simulate.replay import Cache, environment_cache
 
     return Cache(None, "") if args.no_cache else environment_cache(python)
+
+
+def add_calibration(parser: argparse._ActionsContainer, more: str = "") -> None:
+    parser.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help=f"{more}correct predictions with the factors in FILE, which `bench --calibrate` wrote",
+    )
+
+
+def requested_calibrations(args: argparse.Namespace) -> CalibrationFile | None:
+    """InputError or GraphError if the file cannot be read."""
+    from penstock.simulate.calibration import CalibrationFile, load_calibrations
+
+    if args.calibration is None:
+        return None
+    content = load_calibrations(args.calibration)
+    return CalibrationFile(name=args.calibration.name, content=content)
+
+
+def with_calibration(
+    args: argparse.Namespace, deployments: Sequence[Replayable]
+) -> list[Replayable]:
+    """With the factors of the file, where it has some. UsageError if it has none at all."""
+    from penstock.simulate.calibration import group_of
+
+    file = requested_calibrations(args)
+    if file is None:
+        return list(deployments)
+    keys = dict.fromkeys(map(group_of, deployments))
+    if not any(map(file.of, keys)):
+        fix = "Name another file, or measure with `penstock bench --predict GRAPH --calibrate`."
+        raise UsageError(file.missing(*keys), place="--calibration", fix=fix)
+    return [file.calibrated(deployment) for deployment in deployments]
 
 
 def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -88,14 +142,7 @@ def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> N
         metavar="N",
         help="N requests at the same time, instead of the workload's arrivals",
     )
-    rate.add_argument(
-        "--load",
-        dest="scale",
-        type=positive_number,
-        action=DeprecatedFlag,
-        const="--scale",
-        help=argparse.SUPPRESS,
-    )
+    add_old_flag(rate, "--load", "--scale", positive_number)
 
 
 def current_workload(prog: str, name: str) -> str:
@@ -187,14 +234,7 @@ def add_slo(parser: argparse.ArgumentParser) -> None:
         metavar="PRICE",
         help="price of one GPU for one hour, in any currency",
     )
-    price.add_argument(
-        "--gpu-hour",
-        dest="gpu_hour_price",
-        type=positive_number,
-        action=DeprecatedFlag,
-        const="--gpu-hour-price",
-        help=argparse.SUPPRESS,
-    )
+    add_old_flag(price, "--gpu-hour", "--gpu-hour-price", positive_number)
 
 
 def requested_slo(args: argparse.Namespace, graph: Slo | None = None) -> Slo:
@@ -262,10 +302,10 @@ def share(text: str) -> float:
     return float(text)
 
 
-def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
+def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
     parser.add_argument(
         "--seed",
-        type=integer_between(0, 10**6),
+        type=integer_between(0, 2**32 - 1),
         default=0,
         metavar="N",
         help=f"seed of {what} (default: 0)",

@@ -6,6 +6,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
+from penstock.cli.replay_arguments import integer_between
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,18 +15,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "revision",
         metavar="REVISION",
         nargs="?",
-        type=_revision,
+        type=integer_between(1, 10**9),
         help="a number from `penstock history` (default: the last one that was ready and differs "
         "from the current one)",
     )
     arguments.add_yes(parser)
     arguments.add_wait(parser)
-
-
-def _revision(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text!r}")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

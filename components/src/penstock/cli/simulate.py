@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, with_calibration
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import add_report, require_report, write_replay_report
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
     add_acceptance,
+    add_calibration,
     add_no_cache,
     add_slo,
     add_workload,
@@ -23,8 +24,8 @@ from penstock.cli.replay_arguments import (
     requested_slo,
     requested_workload,
     require_arrival_rate,
+    with_calibration,
 )
-from penstock.cli.report_output import add_report, replay_provenance, require_report
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -139,7 +140,6 @@ def _print(
     deployments: list[Replayable],
     planned: list[Replayable],
 ) -> int:
-    from penstock.reports.html import write_report
     from penstock.reports.text import NARROW, print_report
     from penstock.simulate.documents import as_json
     from penstock.simulate.planner import compare_with_planner
@@ -173,7 +173,6 @@ def _print(
     )
     if not args.json:
         print_report(report, width=None if args.wide else NARROW)
-    if args.report:
-        seeds = max(len(row.metrics) for row in rows)
-        write_report(args.report, report, replay_provenance(args, args.graphs, seeds))
+    seeds = max(len(row.metrics) for row in rows)
+    write_replay_report(args, report, args.graphs, seeds)
     return 0

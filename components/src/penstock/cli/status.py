@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 from penstock.errors import RolloutError, UsageError
 
 INTERVAL_S = 1.0  # between the two samples for the request rate
@@ -39,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     graph = status_with_load(args.graph, sampler, args.sets, INTERVAL_S)
     if args.json:
-        json.dump(graph.as_dict(), sys.stdout, indent=1)
-        print()
+        print_json(graph.as_dict())
     else:
         print_status(graph, wide=args.wide)
     return 0
@@ -56,5 +54,8 @@ def _release_status(args: argparse.Namespace) -> int:
     if args.watch:
         return watch(reader)
     status = reader.read()
-    print(json.dumps(as_dict(status), indent=1) if args.json else as_text(status))
+    if args.json:
+        print_json(as_dict(status))
+    else:
+        print(as_text(status))
     return 0 if status.progress.is_done else RolloutError.exit_code

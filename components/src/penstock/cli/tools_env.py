@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 from penstock.cli.progress import FIRST_S
 from penstock.errors import UsageError
 
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
             f"unexpected argument {args.names[0]!r}", fix="Run `penstock tools env` without it."
         )
     if args.action == "list" and args.json:
-        print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
+        print_json([environment.as_dict() for environment in list_environments()])
         return 0
     if args.action == "list":
         print(*_table(list_environments(), wide=args.wide), sep="\n")

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from penstock.live.model import SnapshotSource
     from penstock.live.page.serve import PageOptions
 
-OF_WEB = {
-    "url": "--url",
-    "port": "--port",
-    "allow_edit": "--allow-edit",
-    "no_install": "--no-install",
-}
-OF_TERMINAL = {"once": "--once", "json": "--json"}
+OF_WEB = ("url", "port", "allow_edit", "no_install")
+OF_TERMINAL = ("once", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,15 +80,13 @@ def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError or InputError for options that do not fit together."""
     from penstock.verify.urls import require_urls
 
-    for name, flag in (OF_TERMINAL if args.web else OF_WEB).items():
-        value = getattr(args, name)
-        if value is not None and value is not False:  # --port 0 is given
-            raise UsageError(
-                f"{flag} cannot be combined with --web" if args.web else f"{flag} needs --web"
-            )
+    if not args.web:
+        arguments.require_with(args, "--web", OF_WEB)
+    elif excluded := arguments.given(args, OF_TERMINAL):
+        raise UsageError(f"{next(iter(excluded))} cannot be combined with --web")
+    if not args.cluster:
+        arguments.require_with(args, "--cluster", ["url", *arguments.CLUSTER])
     if args.url is not None:
-        if not args.cluster:
-            raise UsageError("--url needs --cluster")
         require_urls([args.url])
     if args.cluster and args.allow_edit:
         message = "the page cannot change a release"
@@ -110,9 +103,6 @@ def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSourc
         return ClusterGraph.connect(arguments.target_of(args), url)
     from penstock.live.source import LiveGraph
 
-    for name in ("namespace", "release", "kubeconfig", "context"):
-        if getattr(args, name) is not None:
-            raise UsageError(f"--{name} needs --cluster")
     return LiveGraph(args.graph, args.sets)
 
 

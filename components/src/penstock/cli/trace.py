@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 from penstock.cli.replay_arguments import integer_between
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     except UnknownRequestError:
         raise unknown_request(state, args.id, loaded.requests) from None
     if args.json:
-        print(json.dumps(explanation_document(explanation), indent=1))
+        print_json(explanation_document(explanation))
     else:
         print("\n".join(explanation_lines(explanation)))
     return 0
@@ -79,7 +79,7 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
 
     rows = listed(requests, args.lines, slowest=args.slowest)
     if args.json:
-        print(json.dumps([request_document(request) for request in rows], indent=1))
+        print_json([request_document(request) for request in rows])
         return 0
     if not rows:
         print("no request is recorded yet", file=sys.stderr)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
+from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.report_output import add_report, require_report
 from penstock.errors import InputError, NotVerifiedError, Problem
 from penstock.graph.choices import Probe
 
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.verify.documents import verify_document
     from penstock.verify.preflight import require_endpoint
-    from penstock.verify.report import print_results
+    from penstock.verify.report import print_results, report_of
     from penstock.verify.run_probes import run_probes
 
     require_report(args.report)
@@ -86,25 +86,12 @@ def run(args: argparse.Namespace) -> int:
         target.close()
     if args.json:
         print(verify_document(probes, is_mocked=target.is_mocked).as_json(indent=1))
-    if args.report is not None:
-        _write_report(args, probes, is_mocked=target.is_mocked)
+    report = report_of(args.target, probes, is_mocked=target.is_mocked)
+    outputs.write_report(args, report, [args.target, args.graph])
     failed = [probe.name for probe in probes if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
-
-
-def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun], *, is_mocked: bool) -> None:
-    from penstock.cli.graph_output import own_command
-    from penstock.reports.html import write_report
-    from penstock.reports.provenance import provenance
-    from penstock.verify.report import report_of
-    from penstock.verify.urls import is_url
-
-    named = [] if is_url(args.target) else [Path(args.target)]
-    files = [*named, *([args.graph] if args.graph else [])]
-    report = report_of(args.target, probes, is_mocked=is_mocked)
-    write_report(args.report, report, provenance(own_command(), files=files))
 
 
 def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:
