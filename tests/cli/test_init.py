@@ -212,9 +212,9 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
         (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
-        (("--workload", "short-chats"), UsageError, "Did you mean short-chat?"),
-        (("--workload", "docs"), UsageError, "Did you mean document?"),
-        (("--workload", "chatt"), UsageError, "Did you mean short-chat?"),
+        (("--workload", "short-chats"), UsageError, "Did you mean `short-chat`?"),
+        (("--workload", "docs"), UsageError, "Did you mean `document`?"),
+        (("--workload", "chatt"), UsageError, "Did you mean `short-chat`?"),
         (("--ttft", "500"), UsageError, "write it as 500ms"),
     ],
 )

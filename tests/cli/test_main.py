@@ -245,7 +245,7 @@ def test_a_graph_that_is_not_up_is_an_error(tmp_path: Path, verb: str) -> None:
 def test_an_unknown_environment_suggests_a_similar_name() -> None:
     done = penstock("tools", "env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
-    assert "Did you mean envoy?" in done.stderr
+    assert "Did you mean `envoy`?" in done.stderr
 
 
 def test_scale_of_a_manifest_is_an_error(tmp_path: Path) -> None:

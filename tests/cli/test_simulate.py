@@ -285,7 +285,7 @@ def test_requests_that_arrive_at_once_have_no_highest_scale(
     ("arguments", "code", "words"),
     [
         (["missing.yaml"], 3, "no such file"),
-        ([DISAGG, "--workload", "short-chta"], 3, "Did you mean short-chat"),
+        ([DISAGG, "--workload", "short-chta"], 3, "Did you mean `short-chat"),
         ([DISAGG, "--workload", "conversation"], 3, "needs a recorded trace"),
         ([DISAGG, "--until-slo-breaks"], 2, "needs an SLO"),
         ([DISAGG, "--set", "decode.replicas=0"], 17, "no decode worker"),

@@ -25,7 +25,7 @@ from penstock.cli.bench_targets import (
     requested_targets,
     require_started,
 )
-from penstock.cli.command_line import add_switch
+from penstock.cli.command_line import CommandParser, add_switch
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replay_arguments import (
@@ -62,7 +62,7 @@ OF_ONE = (
 OF_TWO = ("duration", "slice", "gap", "fail_if")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     add_targets(parser, "two targets are compared with each other")
     parser.epilog = (
         "Public methods: `penstock bench public --help`. To compare the responses of two "
@@ -75,6 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "reasoning (default: completions with token IDs)",
     )
     add_workload(parser)
+    parser.fixes["--workload"] = (
+        "Add --workload short-chat, or measure by a public method, which needs no workload: "
+        "`penstock bench public`."
+    )
     add_seed(parser, "the sampled requests and of the order of slices")
     add_request_timeout(parser, 600_000.0)
     add_out(parser)

@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -109,9 +110,18 @@ def help_text() -> str:
 def command_parser(command: str) -> CommandParser:
     """The parser of one of `COMMANDS` or `SUBCOMMANDS`."""
     purpose = (COMMANDS | SUBCOMMANDS)[command]
-    parser = CommandParser(prog=f"penstock {command}", description=purpose)
+    parser = CommandParser(
+        prog=f"penstock {command}", description=purpose, owner=partial(_owner, command)
+    )
     add_arguments(parser, command)
     return parser
+
+
+def _owner(command: str, option: str) -> str:
+    """The command with the same first word that has an option which ``command`` lacks."""
+    word = command.split(maxsplit=1)[0]
+    names = [name for name in COMMANDS | SUBCOMMANDS if name.split()[0] == word]
+    return next((n for n in names if n != command and option in command_parser(n).options()), "")
 
 
 def add_arguments(parser: CommandParser, command: str) -> None:

@@ -63,13 +63,14 @@ def run(args: argparse.Namespace) -> int:
     from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
 
     end_as_interrupted()
+    hints = arguments.hints_of(args)
     check_graph_output(args)
     workload = requested_workload(args)
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)
     python = require_environment()
     acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    deployment = replayable(source, arguments.hints_of(args), acceptance)
+    deployment = replayable(source, hints, acceptance)
     require_tunable(deployment, source)
     (deployment,) = with_calibration(args, [deployment])
     deployment = replace(deployment, slo=requested_slo(args, deployment.slo))

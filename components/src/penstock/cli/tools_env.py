@@ -50,7 +50,13 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.environments.install import find_environment, install, list_environments, remove
+    from penstock.environments.install import (
+        find_environment,
+        find_removable,
+        install,
+        list_environments,
+        remove,
+    )
     from penstock.text.terminal import duration_text
 
     if args.json and args.action != "list":
@@ -62,16 +68,15 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.action == "list" and args.json:
         print_json([environment.as_dict() for environment in list_environments()])
-        return 0
-    if args.action == "list":
+    elif args.action == "list":
         print(*_table(list_environments(), wide=args.wide), sep="\n")
-        return 0
-    for environment in [find_environment(name) for name in args.names or (None,)]:
-        if args.action == "remove":
+    elif args.action == "remove":
+        for environment in [find_removable(name) for name in args.names or (None,)]:
             print(remove(environment))
-            continue
-        started = time.monotonic()
-        done = install(environment, quiet=args.quiet)
-        took_s = time.monotonic() - started
-        print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
+    else:
+        for environment in [find_environment(name) for name in args.names or (None,)]:
+            started = time.monotonic()
+            done = install(environment, quiet=args.quiet)
+            took_s = time.monotonic() - started
+            print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
     return 0

@@ -214,7 +214,7 @@ def _not_a_choice(path: Path, message: str, near: str, names: Iterable[str]) -> 
     return Refusal(
         path=path,
         message=message,
-        fix=f"Did you mean {near}?" if near else _one_of(names),
+        fix=f"Did you mean `{near}`?" if near else _one_of(names),
         config={_dotted(path): near} if near and not is_in_list else {},
         is_of_others=not near,
     )
@@ -326,7 +326,7 @@ def _unknown(path: Path, value: Any, names: Sequence[str]) -> Refusal:
         path=path,
         kind=Kind.UNKNOWN,
         message=f"unknown key {path[-1]!r} in {above or 'the file'}",
-        fix=f"Did you mean {near}?" if near else f"{advice} Known keys: {', '.join(names[:12])}.",
+        fix=f"Did you mean `{near}`?" if near else f"{advice} Known keys: {', '.join(names[:12])}.",
         config={f"{above}.{near}".lstrip("."): value} if near else {},
         replaces=str(path[-1]) if near else None,
         is_of_others=not near,

@@ -28,7 +28,7 @@ from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError
 from penstock.files import write_file
-from penstock.text.names import nearest
+from penstock.text.names import did_you_mean
 
 FOLDER = Path(__file__).parent
 # Environment → the environment whose startup modules for Python it gets too.
@@ -76,12 +76,19 @@ def find_environment(name: str | None) -> Environment:
     names = [e.name for e in list_environments()]
     environment = next((e for e in list_environments() if e.name == name), None)
     if environment is None:
-        near = nearest(name or "", names)
         raise MissingToolError(
             f"no environment is called {name!r}" if name else "no environment is named",
-            fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
+            fix=did_you_mean(name or "", names) or f"Name one of {', '.join(names)}.",
         )
     return environment
+
+
+def find_removable(name: str | None) -> Environment:
+    """As `find_environment`, or an environment that an older version of penstock installed."""
+    path = environments_root() / (name or "")
+    if name and path.name == name and is_installed(path):
+        return Environment(name=name, description="", requirements=path / STAMP, path=path)
+    return find_environment(name)
 
 
 def install(environment: Environment, *, quiet: bool = False) -> str:

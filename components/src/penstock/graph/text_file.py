@@ -92,7 +92,7 @@ def _similar(path: Path) -> str:
     """Suggest a graph of the same name that comes with penstock, or a YAML file of the same
     directory with a similar name."""
     if (there := path.parent / "dynamo_graphs" / path.name).is_file():
-        return f"Did you mean {there}?"
+        return f"Did you mean `{there}`?"
     if path.stem in shipped_graphs():
         return f"`penstock init --example {path.stem}` writes a copy of this graph."
     try:
@@ -100,7 +100,7 @@ def _similar(path: Path) -> str:
     except OSError:
         names = []
     if close := nearest(path.name, sorted(names), 0.7):
-        return f"Did you mean {path.parent / close}?"
+        return f"Did you mean `{path.parent / close}`?"
     return "Check the path."
 
 
