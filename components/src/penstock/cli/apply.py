@@ -32,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
-    from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster
-    from penstock.cluster.rights import Preflight, Verb
     from penstock.manifests.source import open_source
 
     if args.adopt and args.rollback_on_failure:
@@ -53,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.skip_check:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
-    api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.APPLY, print_line, clock=arguments.clock())
+    _, api = arguments.connected(args)
+    preflight = arguments.preflight(target, api, "apply")
     change = against_cluster(source.loaded, target, api, preflight.require)
     print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)

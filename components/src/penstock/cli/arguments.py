@@ -16,6 +16,7 @@ from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
+    from penstock.cluster.rights import Preflight
     from penstock.cluster.rollout import Rollout
     from penstock.cluster.wait import Clock, Timeouts
     from penstock.helm import ReleaseTarget
@@ -26,27 +27,22 @@ def add_graph(parser: argparse.ArgumentParser, what: str = "graph YAML or DGD ma
     parser.add_argument("graph", metavar="GRAPH", type=Path, help=what)
 
 
-def add_sets(parser: argparse.ArgumentParser) -> None:
+def add_sets(
+    parser: argparse.ArgumentParser, what: str = "override a value of the graph, like Helm's --set"
+) -> None:
     parser.add_argument(
         "--set",
         dest="sets",
         metavar="PATH=VALUE",
         action="append",
         default=[],
-        help="override a value of the graph, like Helm's --set; repeatable",
+        help=f"{what}; repeatable",
     )
 
 
 def add_running_sets(parser: argparse.ArgumentParser) -> None:
     """`--set` of a verb that operates on a running graph."""
-    parser.add_argument(
-        "--set",
-        dest="sets",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="fail unless the running `up` has the same --set values; repeatable",
-    )
+    add_sets(parser, "fail unless the running `up` has the same --set values")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -188,6 +184,21 @@ def refuse_sets(args: argparse.Namespace) -> None:
         raise UsageError(
             "--set applies to local deployments; set values of a release with `penstock apply`"
         )
+
+
+def connected(args: argparse.Namespace) -> tuple[ReleaseTarget, Api]:
+    """The release with the arguments of `add_cluster`, and its cluster."""
+    from penstock.cluster.api import Api
+
+    target = target_of(args)
+    return target, Api.connect(target)
+
+
+def preflight(target: ReleaseTarget, api: Api, verb: str) -> Preflight:
+    """The check of the rights that a verb needs."""
+    from penstock.cluster.rights import Preflight, Verb
+
+    return Preflight(api, target, Verb(verb), print_line, clock=clock())
 
 
 def target_of(args: argparse.Namespace) -> ReleaseTarget:

@@ -38,6 +38,8 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
     positive_number,
+    requested_acceptance,
+    requested_replays,
     requested_workload,
     share,
     with_calibration,
@@ -269,19 +271,17 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
     from penstock.bench.prediction import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
-    from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.replay import Replays, environment_cache, require_environment
     from penstock.simulate.replayable import replayable, require_replayed_mode
 
     if args.predict is None:
         return None
-    python, source = require_environment(), open_source(args.predict, args.sets)
+    requested, source = requested_replays(args), open_source(args.predict, args.sets)
     # Without the time of the draft model, which the mockers do not have either.
-    accepted = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    accepted = requested_acceptance(args, prices_draft=False)
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)), accepted)
     require_replayed_mode(graph, source)
     (graph,) = with_calibration(args, [graph])
-    with Replays(environment_cache(python)) as replays:
+    with requested as replays:
         return predicted(graph, workload, args.seed, replays)
 
 
@@ -361,12 +361,11 @@ def _calibrated_bench(
     """(the run with its factors, what was written, why there are no factors)."""
     from penstock.bench.calibration import calibration_of
     from penstock.simulate.calibration import calibrations_text, existing_calibrations, with_entry
-    from penstock.simulate.replay import Replays, environment_cache, require_environment
 
     progress("computing the factors")
     try:
         deployment = _calibratable(args)
-        with Replays(environment_cache(require_environment())) as replays:
+        with requested_replays(args) as replays:
             entry = calibration_of(measured, deployment, replays, outputs.own_command())
         file = existing_calibrations(args.calibrate)
         outputs.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))

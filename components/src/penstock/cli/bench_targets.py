@@ -38,7 +38,6 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class _Served:
     url: str
-    has_own_engines: bool
     file: Path | None = None
     """Of the graph that runs there; None if it is not known."""
     sets: tuple[str, ...] = ()
@@ -115,21 +114,17 @@ def requested_targets(
     from penstock.verify.urls import is_url
 
     with ExitStack() as opened:
-        served = {}
+        served = []
         for number, target in enumerate(args.targets, start=1):
+            graph, graph_folder = Path(target), folder / f"graph-{number}"
             if args.start and not is_url(target):
-                graph_folder = folder / f"graph-{number}"
-                served[number] = opened.enter_context(
-                    _started(args, Path(target), graph_folder, progress)
-                )
+                started = _started(args, graph, graph_folder, progress)
+                served.append(opened.enter_context(started))
             elif args.cluster and not is_url(target):
-                served[number] = opened.enter_context(_released(args, Path(target), progress))
+                served.append(opened.enter_context(_released(args, graph, progress)))
             else:
-                served[number] = running_target(args, target)
-        yield [
-            _target(args, target, service)
-            for target, service in zip(args.targets, served.values(), strict=True)
-        ]
+                served.append(running_target(args, target))
+        yield [_target(args, *pair) for pair in zip(args.targets, served, strict=True)]
 
 
 @contextmanager
@@ -152,15 +147,9 @@ def _started(
                 url = process.wait_ready(START_LIMIT_S)
         except TimeoutError as error:
             raise StartError(str(error)) from None
-        replicas = process.state()["replicas"]
-        has_own_engines = not any(replica["is_substitute"] for replica in replicas)
-        yield _Served(
-            url=url,
-            has_own_engines=has_own_engines,
-            file=graph,
-            sets=tuple(args.sets),
-            has_substitutes=not has_own_engines,
-        )
+        has_substitutes = any(each["is_substitute"] for each in process.state()["replicas"])
+        sets = tuple(args.sets)
+        yield _Served(url=url, file=graph, sets=sets, has_substitutes=has_substitutes)
 
 
 @contextmanager
@@ -170,13 +159,13 @@ def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iter
 
     args.graph = graph
     target = arguments.target_of(args)
-    with forwarded_release(target, lambda line: _say(progress, line)) as url:
-        yield _Served(url=url, has_own_engines=True, file=graph)
 
+    def say(line: str) -> None:
+        progress.hide()
+        print(line, file=sys.stderr)
 
-def _say(progress: Progress, line: str) -> None:
-    progress.hide()
-    print(line, file=sys.stderr)
+    with forwarded_release(target, say) as url:
+        yield _Served(url=url, file=graph)
 
 
 def running_target(args: argparse.Namespace, target: str) -> _Served:
@@ -186,26 +175,19 @@ def running_target(args: argparse.Namespace, target: str) -> _Served:
     from penstock.local.state import StateDir
     from penstock.verify.urls import is_url, require_urls
 
-    if not is_url(target):
+    state: LocalState | None
+    if is_url(target):
+        require_urls([target])
+        url = target.rstrip("/")
+        local = next((g for g in list_graphs() if g.url and g.url.removesuffix("/v1") == url), None)
+        state = StateDir.of_folder(Path(local.folder)).read() if local else None
+    else:
         state = status(Path(target), args.sets).state
-        return _of_state(state, state.endpoint, has_own_engines=not state.has_substitute)
-    require_urls([target])
-    url = target.rstrip("/")
-    local = next((g for g in list_graphs() if g.url and g.url.removesuffix("/v1") == url), None)
-    state_here = StateDir.of_folder(Path(local.folder)).read() if local else None
-    if state_here is None:
-        return _Served(url=url, has_own_engines=False)
-    return _of_state(state_here, url, has_own_engines=False)
-
-
-def _of_state(state: LocalState, url: str, *, has_own_engines: bool) -> _Served:
-    return _Served(
-        url=url,
-        has_own_engines=has_own_engines,
-        file=Path(state.source),
-        sets=state.sets,
-        has_substitutes=state.has_substitute,
-    )
+        url = state.endpoint
+    if state is None:
+        return _Served(url=url)
+    file, sets = Path(state.source), state.sets
+    return _Served(url=url, file=file, sets=sets, has_substitutes=state.has_substitute)
 
 
 def is_mocked(served: _Served) -> bool | None:
@@ -250,7 +232,7 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
     return Target(
         endpoint=endpoint,
         slo=requested_slo(args, slo),
-        has_own_engines=served.has_own_engines,
+        has_own_engines=not (is_url(target) or served.has_substitutes),
     )
 
 

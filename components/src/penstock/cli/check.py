@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,21 +151,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from penstock.checks import report
+    from penstock.checks.select import known_rule
+    from penstock.text.terminal import print_fitted
+
+    if args.explain:
+        lines = report.explain(known_rule(args.explain)).splitlines()
+    elif args.list_rules:
+        lines = list(report.rule_lines())
+    else:
+        return _check(args)
+    for line in lines:
+        print_fitted(line, INDENT)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from penstock.checks import report
     from penstock.checks.find_files import found_files
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport
     from penstock.checks.run import check_file
-    from penstock.checks.select import known_rule, selection
+    from penstock.checks.select import selection
 
-    if args.explain:
-        _print_fitted(report.explain(known_rule(args.explain)).splitlines())
-        return 0
-    if args.list_rules:
-        _print_fitted(report.rule_lines())
-        return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
     if args.write_baseline and args.baseline is None:
@@ -277,13 +286,6 @@ def _without_accepted(
     return replace(
         result, findings=matched.findings, accepted=matched.accepted, stale=len(matched.stale)
     )
-
-
-def _print_fitted(lines: Iterable[str]) -> None:
-    from penstock.text.terminal import fitted
-
-    for line in lines:
-        print(*fitted(line, INDENT), sep="\n")
 
 
 def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:

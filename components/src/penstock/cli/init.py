@@ -23,6 +23,7 @@ from penstock.cli.replay_arguments import (
 from penstock.errors import CheckError, GraphError, InputError, PenstockError, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
+from penstock.text.terminal import print_fitted
 
 if TYPE_CHECKING:
     from penstock.checks.finding import Tally
@@ -102,20 +103,13 @@ def run(args: argparse.Namespace) -> int:
     file = args.file or Path(f"{_short(graph)}.yaml")
     _require_new(file)
     _write(file, graph.text(_command(args, file, graph)))
-    _print(f"{file}: {graph.summary()}")
-    _print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
-    _print(f"updates: {graph.update()}")
+    print_fitted(f"{file}: {graph.summary()}")
+    print_fitted(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
+    print_fitted(f"updates: {graph.update()}")
     counts = _check(file)
     if not args.quiet:
         _print_advice(file, graph)
     return CheckError.exit_code if counts.errors else 0
-
-
-def _print(line: str, indent: int = 2) -> None:
-    """Print it wrapped for the terminal."""
-    from penstock.text.terminal import fitted
-
-    print(*fitted(line, indent), sep="\n")
 
 
 def _copy(args: argparse.Namespace) -> int:
@@ -257,7 +251,9 @@ def _check(file: Path) -> Tally:
         print(f", {counts.suppressed} suppressed" if counts.suppressed else "")
     for finding in findings:
         if finding.suppressed:
-            _print(f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}")
+            print_fitted(
+                f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}"
+            )
     return counts
 
 

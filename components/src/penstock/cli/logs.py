@@ -55,11 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_pods(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.cluster.logs import PodLogs
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
+    target, api = arguments.connected(args)
     logs = PodLogs(api=api, target=target, name=args.name or "", previous=args.previous)
     logs.show(args.lines)
     if args.follow:

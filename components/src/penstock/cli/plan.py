@@ -34,8 +34,8 @@ from penstock.cli.replay_arguments import (
     end_as_interrupted,
     integer_between,
     load_argument,
-    requested_cache,
     requested_calibrations,
+    requested_replays,
     requested_slo,
     requested_workload,
     share,
@@ -149,23 +149,21 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.planning import NoPlan, plan
     from penstock.plan.report import report_of, report_without_plan
     from penstock.plan.trials import Deadline
-    from penstock.simulate.replay import Replays, require_environment
 
     end_as_interrupted()
     check_graph_output(args)
     require_report(args.report, force=args.force)
     graph = Path(args.output) if args.output not in (None, "-") else None
     require_different([("-o", graph), ("--report", args.report)])
-    python = require_environment()
+    requested = requested_replays(args)
     loaded = requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = _requested(args, loaded, Path(folder))
-        cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
         limit_s = args.time_limit / 1000 if args.time_limit else None
         try:
-            with progress.running(), Replays(cache) as replays:
+            with progress.running(), requested as replays:
                 result = plan(
                     request,
                     loaded,
@@ -254,11 +252,11 @@ def _print_partial(
     args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
     from penstock.plan.no_plan import partial_lines
-    from penstock.text.terminal import fitted, width_of
+    from penstock.text.terminal import print_fitted, width_of
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
     for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
-        print(*fitted(line, to=to), sep="\n", file=to)
+        print_fitted(line, to=to)
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

@@ -18,7 +18,8 @@ from penstock.cli.replay_arguments import (
     add_workload,
     end_as_interrupted,
     integer_between,
-    requested_cache,
+    requested_acceptance,
+    requested_replays,
     requested_slo,
     requested_workload,
     with_calibration,
@@ -57,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
     from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
 
@@ -68,15 +67,13 @@ def run(args: argparse.Namespace) -> int:
     workload = requested_workload(args)
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)
-    python = require_environment()
-    acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    deployment = replayable(source, hints, acceptance)
+    requested = requested_replays(args)
+    deployment = replayable(source, hints, requested_acceptance(args))
     require_tunable(deployment, source)
     (deployment,) = with_calibration(args, [deployment])
     deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
-    cache = requested_cache(args, python)
     progress = Progress(args, "starting replays")
-    with progress.running(), Replays(cache) as replays:
+    with progress.running(), requested as replays:
         try:
             workload = with_enough_conversations(workload, deployment, replays)
             tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)

@@ -17,9 +17,10 @@ from penstock.text.numbers import plain_number, significant
 
 if TYPE_CHECKING:
     from penstock.graph.slo import Slo
+    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.calibration import CalibrationFile
     from penstock.simulate.model import Replayable
-    from penstock.simulate.replay import Cache
+    from penstock.simulate.replay import Replays
     from penstock.workload.load import LoadedWorkload
 
 
@@ -69,11 +70,22 @@ def add_no_cache(parser: argparse.ArgumentParser) -> None:
     add_switch(parser, "--no-cache", "ignore the results of earlier replays")
 
 
-def requested_cache(args: argparse.Namespace, python: Path) -> Cache:
-    """The results of earlier replays in the environment of ``python``, or none."""
-    from penstock.simulate.replay import Cache, environment_cache
+def requested_replays(args: argparse.Namespace) -> Replays:
+    """With the results of earlier replays, unless `--no-cache` is given. MissingToolError without
+    the environment."""
+    from penstock.simulate.replay import Cache, Replays, environment_cache, require_environment
 
-    return Cache(None, "") if args.no_cache else environment_cache(python)
+    python = require_environment()
+    is_fresh = getattr(args, "no_cache", False)
+    return Replays(Cache(None, "") if is_fresh else environment_cache(python))
+
+
+def requested_acceptance(
+    args: argparse.Namespace, *, prices_draft: bool = True
+) -> Acceptance | None:
+    from penstock.simulate.acceptance import Acceptance
+
+    return Acceptance(args.acceptance, prices_draft=prices_draft) if args.acceptance else None
 
 
 def add_calibration(parser: argparse._ActionsContainer, more: str = "") -> None:

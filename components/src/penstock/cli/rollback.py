@@ -24,17 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.cluster.generations import lines
     from penstock.cluster.release import require_release
-    from penstock.cluster.rights import Preflight, Verb
     from penstock.cluster.upgrade import rollback_revision, rollback_transition
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    Preflight(api, target, Verb.ROLLBACK, print_line, clock=arguments.clock()).require(
-        revision=args.revision
-    )
+    target, api = arguments.connected(args)
+    arguments.preflight(target, api, "rollback").require(revision=args.revision)
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)

@@ -105,13 +105,10 @@ def _scale_release(
 ) -> int:
     """Edit the file if the change is possible and the user confirms, and undo it if the cluster
     refuses it."""
-    from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
-    from penstock.cluster.rights import Preflight, Verb
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    Preflight(api, target, Verb.SCALE, print_line, clock=arguments.clock()).require()
+    target, api = arguments.connected(args)
+    arguments.preflight(target, api, "scale").require()
     change = of_replicas(target, api, changes)
     print_line("\n".join(change.lines()))
     change.require_possible()

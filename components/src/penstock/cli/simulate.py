@@ -20,7 +20,8 @@ from penstock.cli.replay_arguments import (
     duration_ms,
     end_as_interrupted,
     integer_between,
-    requested_cache,
+    requested_acceptance,
+    requested_replays,
     requested_slo,
     requested_workload,
     require_arrival_rate,
@@ -73,17 +74,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.planner import with_planner
-    from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable, require_replayed_mode
     from penstock.simulate.study import Study
 
     end_as_interrupted()
     require_report(args.report)
     workload = requested_workload(args)
-    python = require_environment()
-    acceptance = Acceptance(args.acceptance) if args.acceptance else None
+    replays = requested_replays(args)
+    acceptance = requested_acceptance(args)
     hints = arguments.hints_of(args)
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
@@ -101,8 +100,7 @@ def run(args: argparse.Namespace) -> int:
         _require_slo("--until-slo-breaks", deployments)
         require_arrival_rate(workload, "--until-slo-breaks")
     _require_slo("--planner", planned)
-    cache = requested_cache(args, python)
-    with Replays(cache) as replays:
+    with replays:
         study = Study(
             workload=workload,
             replays=replays,

@@ -46,11 +46,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _release_status(args: argparse.Namespace) -> int:
     """Exit code 16 if the release is not ready."""
-    from penstock.cluster.api import Api
     from penstock.cluster.status import StatusReader, as_dict, as_text, watch
 
-    target = arguments.target_of(args)
-    reader = StatusReader(Api.connect(target), target)
+    target, api = arguments.connected(args)
+    reader = StatusReader(api, target)
     if args.watch:
         return watch(reader)
     status = reader.read()

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from penstock.text.terminal import add_plain_row, columns, console, fitted
+    from penstock.text.terminal import add_plain_row, columns, console, print_fitted
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,
@@ -88,6 +88,6 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
     for row in list_rows(rows):
         add_plain_row(table, row)  # a client's ID may contain `[/b]`
     for line in on_mockers(rows):
-        print("\n".join(fitted(line)))
+        print_fitted(line)
     console().print(table)
     return 0

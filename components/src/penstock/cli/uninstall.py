@@ -20,15 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.cluster.release import read_release, require_release
-    from penstock.cluster.rights import Preflight, Verb, claim_needs
+    from penstock.cluster.rights import claim_needs
     from penstock.cluster.rollout import defer_signals
     from penstock.cluster.uninstall import list_leftovers, require_remains, uninstall
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.UNINSTALL, print_line, clock=arguments.clock())
+    target, api = arguments.connected(args)
+    preflight = arguments.preflight(target, api, "uninstall")
     preflight.require((), extra=claim_needs() if args.delete_cache else ())
     release = read_release(target)
     leftovers = list_leftovers(api, target)

@@ -12,10 +12,7 @@ from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.gateway import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import (
-    integer_between,
-    positive_number,
-)
+from penstock.cli.replay_arguments import integer_between, positive_number, requested_acceptance
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -218,8 +215,7 @@ def _page(args: argparse.Namespace) -> WhenReady | None:
 def _twin(args: argparse.Namespace) -> Twin | None:
     if not args.timing:
         return None
-    from penstock.simulate.acceptance import Acceptance
     from penstock.twin.twin import Twin
 
-    acceptance = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    acceptance = requested_acceptance(args, prices_draft=False)
     return Twin(args.speed or 1.0, arguments.hints_of(args), acceptance)

@@ -157,7 +157,9 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
 def _unknown(name: str) -> Problem:
     close = SAME_LENGTHS.get(name) or nearest(name, ready_names(), CHOICE_CUTOFF)
     fix = (
-        f"Did you mean `{close}`?" if close else f"Use a file, or one of {', '.join(ready_names())}."
+        f"Did you mean `{close}`?"
+        if close
+        else f"Use a file, or one of {', '.join(ready_names())}."
     )
     return Problem(place="--workload", message=f"there is no workload {name!r}", fix=fix)
 
