@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph.explain import MAIN_KEYS
-from penstock.graph.foreign_keys import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
+from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
 from penstock.hardware.gpus import gpu_fix, meant_gpu

@@ -23,9 +23,9 @@ from penstock.graph.gateway import (
     Timeouts,
     Tls,
 )
+from penstock.graph.generate import EXAMPLES, pool_defaults, reference_markdown, values_yaml
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation, Tracing
-from penstock.graph.reference import EXAMPLES, pool_defaults, reference_markdown, values_yaml
 from penstock.graph.schema import values_schema
 from penstock.manifests.source import render_graph
 from penstock.strict_yaml.base import Spec

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from penstock.checks.finding import Finding
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
-from penstock.graph.foreign_keys import COMPONENTS
+from penstock.graph.foreign import COMPONENTS
 from penstock.graph.load import GraphDraft, load_draft, name_problems, read_draft, valid_name
 from penstock.graph.repair import MOST_CHOICES, Choice, Remove, Set, apply, choices, opaque_owner
 from penstock.manifests.placeholders import TURNS, filled

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from penstock.graph import image_reference, model_id
-from penstock.graph.foreign_keys import POOLS, fix_of_key
+from penstock.graph.foreign import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.gpus import meant_gpu
 from penstock.strict_yaml.base import (

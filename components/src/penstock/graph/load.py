@@ -16,8 +16,8 @@ from pydantic import ValidationError
 
 from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.graph.explain import Explanations
+from penstock.graph.foreign import require_graph_keys, require_no_manifest
 from penstock.graph.model import Graph
-from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets, with_decimals
 from penstock.graph.renamed_keys import (

@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from penstock.graph.foreign_keys import COMPONENTS, POOLS, place_of_key
+from penstock.graph.foreign import COMPONENTS, POOLS, place_of_key
 from penstock.graph.model import Graph
 from penstock.strict_yaml.places import Path, parent_of, place_of, value_at
 from penstock.strict_yaml.problems import model_at

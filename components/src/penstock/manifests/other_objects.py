@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, ProblemKind
-from penstock.graph.not_a_graph import OVERLAY
+from penstock.graph.foreign import OVERLAY
 from penstock.manifests.documents import Cursor
 from penstock.text.names import nearest
 

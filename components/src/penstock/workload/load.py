@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.errors import GraphError, InputError, Problem, UsageError
 from penstock.files import shipped
-from penstock.graph.not_a_graph import kind_of_manifest
+from penstock.graph.foreign import kind_of_manifest
 from penstock.graph.text_file import read_text_file
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.problems import field_problems, parse_strictly

@@ -1,14 +1,212 @@
-"""Keys that users bring from engines, Dynamo manifests, KServe, llm-d, Ray Serve and Helm charts.
+"""Files and keys of other tools: Helm charts, Compose, Dynamo manifests, engines, KServe, llm-d.
 
-`explain.py` gives their place in a graph, or says why there is none.
+One message says what a file is that is no graph; `explain.py` gives the place of a key in a graph,
+or says why there is none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
+import yaml
+
+from penstock.errors import GraphError, Problem, ProblemKind
+from penstock.strict_yaml.document import Document
+from penstock.strict_yaml.events import position_of_event
+from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
 from penstock.strict_yaml.places import Path
+from penstock.text.names import nearest
+
+# Every Kubernetes object has both at its top level; a graph has neither.
+_MANIFEST = (
+    re.compile(r"^apiVersion\s*:", re.MULTILINE),
+    re.compile(r"^kind\s*:\s*[\"']?(?P<kind>[\w.-]*)", re.MULTILINE),
+)
+# An object that lacks its apiVersion or its kind.
+_DYNAMO = re.compile(r"Dynamo[A-Z]|nvidia\.com/")
+DEPLOYMENT = "DynamoGraphDeployment"
+START = "Write a graph with `penstock init`, or copy one with `penstock init --example quickstart`."
+OVERLAY = "Build the overlay with `kubectl kustomize DIR > FILE`, then pass FILE."
+REQUIRED = ("model", "engine")
+SIMILAR = 0.75  # `modle` is `model`; `node` is not
+
+
+class OtherFile(NamedTuple):
+    """A kind of file, which has at least ``least`` of the keys, or one of the names."""
+
+    kind: str
+    fix: str
+    keys: str
+    least: int = 1
+    names: tuple[str, ...] = ()
+
+    def describes(self, keys: set[str], source: str) -> bool:
+        is_named = PurePath(source).name in self.names
+        return is_named or len(keys & set(self.keys.split())) >= self.least
+
+
+OTHER_FILES = (
+    OtherFile(
+        "the Chart.yaml of a Helm chart",
+        "Render the chart with `helm template DIR > FILE`, then pass FILE.",
+        "apiVersion appVersion version",
+        least=2,
+    ),
+    OtherFile(
+        "a kustomization.yaml",
+        OVERLAY,
+        "bases patches patchesStrategicMerge patchesJson6902 namePrefix nameSuffix commonLabels"
+        " configMapGenerator secretGenerator generatorOptions replacements",
+        names=("kustomization.yaml", "kustomization.yml"),
+    ),
+    OtherFile("a Compose file", START, "services"),
+    OtherFile("the values file of another Helm chart", START, "modelArtifacts"),
+    OtherFile("a workflow of GitHub Actions", START, "jobs on", least=2),
+    OtherFile(
+        "the config.json of a model",
+        "Name its folder in `model.path` of a graph.",
+        "architectures model_type hidden_size vocab_size",
+        least=2,
+    ),
+    OtherFile(
+        "a workload",
+        "Pass it to `penstock simulate` or `penstock plan` with --workload.",
+        "requests input output arrival trace prefix conversation",
+        least=2,
+    ),
+    OtherFile(
+        "the values file of another Helm chart",
+        START,
+        "replicaCount image service ingress resources serviceAccount servingEngineSpec nameOverride"
+        " fullnameOverride imagePullSecrets podAnnotations tolerations affinity",
+        least=2,
+    ),
+    OtherFile(
+        "the configuration of an engine",
+        "Put it under `engine.config` of a graph.",
+        "tensor_parallel_size tensor-parallel-size max_num_seqs max-num-seqs max_batch_size"
+        " max_num_tokens max_model_len max-model-len kv_cache_config enable_chunked_prefill"
+        " gpu_memory_utilization gpu-memory-utilization moe_config cuda_graph_config",
+    ),
+)
+
+
+def kind_of_manifest(text: str) -> str | None:
+    """The first `kind` of a file of Kubernetes objects; None if it is not one."""
+    header = _header(text)
+    return header[0] if header else None
+
+
+def _header(text: str) -> tuple[str, int] | None:
+    """The first `kind` of a file of Kubernetes objects, and the line of its apiVersion."""
+    version, kind = (pattern.search(text) for pattern in _MANIFEST)
+    if version and kind:
+        return kind["kind"], text.count("\n", 0, version.start()) + 1
+    if "apiVersion" not in text and _DYNAMO.search(text) is None:
+        return None  # most graphs; the others are parsed twice
+    keys = _top_level(text)
+    version_event, kind_event = keys.get("apiVersion"), keys.get("kind")
+    is_both = version_event is not None and kind_event is not None
+    first = version_event or kind_event
+    texts = [event.value for event in (version_event, kind_event) if event is not None]
+    if first is None or not (is_both or any(map(_DYNAMO.match, texts))):
+        return None
+    return kind_event.value if kind_event else "", position_of_event(first).line
+
+
+def _top_level(text: str) -> dict[str, yaml.ScalarEvent]:
+    """The scalars at the top level of the first document: also of JSON, whose keys are quoted."""
+    scalars: dict[str, yaml.ScalarEvent] = {}
+    key: yaml.Event | None = None
+    depth = 0
+    try:
+        for event in yaml.parse(text, SafeLoader):
+            if isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+                if depth == 0:
+                    break
+            elif isinstance(event, yaml.NodeEvent):
+                if depth == 1 and key is None:
+                    key = event
+                elif depth == 1:
+                    if isinstance(key, yaml.ScalarEvent) and isinstance(event, yaml.ScalarEvent):
+                        scalars[key.value] = event
+                    key = None
+                depth += isinstance(event, yaml.CollectionStartEvent)
+                if depth > DEEPEST_OBJECT:
+                    break  # libyaml takes minutes for 50,000 levels
+    except yaml.YAMLError:
+        pass  # the reader reports it
+    return scalars
+
+
+def require_no_manifest(text: str, source: str) -> None:
+    """GraphError for Kubernetes objects, where only a graph will do."""
+    header = _header(text)
+    if header is None:
+        return
+    kind, line = header
+    fix = "Name the graph YAML."
+    # Objects such as ConfigMaps may precede the deployment.
+    deployment = next((m for m in _MANIFEST[1].finditer(text) if m["kind"] == DEPLOYMENT), None)
+    if deployment is not None:
+        kind, line = DEPLOYMENT, text.count("\n", 0, deployment.start()) + 1
+    if kind == DEPLOYMENT:
+        fix = "Name the graph YAML; `penstock check`, `explain` and `up` also read a manifest."
+    message = f"is a Kubernetes manifest ({kind}), and this command needs a graph"
+    raise GraphError(message, file=source, line=line, place="kind", fix=fix)
+
+
+def _is_compose(values: Mapping[str, Any]) -> bool:
+    """Whether the services are those of Compose, which has `model` and `models`, too."""
+    services = values.get("services")
+    return (
+        "engine" not in values
+        and isinstance(services, Mapping)
+        and any(isinstance(s, Mapping) and {"image", "build"} & set(s) for s in services.values())
+    )
+
+
+def require_graph_keys(document: Document, known: Iterable[str], source: str) -> None:
+    """GraphError for a mapping that is not a graph at all, instead of one for each key."""
+    values: Mapping[str, Any] = document.values
+    # First the files that have keys of a known format, then those that have no key of a graph.
+    # A mistyped `modle` or `Engine` is an unknown key, for which a name is suggested.
+    has_required = any(nearest(str(key), REQUIRED, SIMILAR) for key in values)
+    if (has_required and not _is_compose(values)) or not values:
+        return
+    row = next(
+        (
+            row
+            for row in OTHER_FILES
+            if len(set(row.keys.split()) & set(values)) >= row.least
+            or PurePath(source).name in row.names
+        ),
+        None,
+    )
+    place, fix = next(iter(values)), START
+    message = "the file is not a graph: none of its keys is a section of a graph"
+    if row is not None:
+        place = next((key for key in values if key in row.keys.split()), place)
+        message, fix = f"the file is {row.kind}, not a graph", row.fix
+    elif document.problems or not set(values).isdisjoint(known):
+        return
+    line, column = document.positions.get(place, (None, None))
+    raise GraphError(
+        Problem(
+            file=source,
+            line=line,
+            column=column,
+            place=place,
+            message=message,
+            fix=fix,
+            kind=ProblemKind.OTHER_FILE,
+        )
+    )
+
 
 POOLS = ("prefill", "decode", "worker")
 COMPONENTS = (*POOLS, "frontend", "planner")
