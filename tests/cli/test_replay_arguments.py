@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.replay_arguments import add_slo, add_workload, load_argument, requested_workload
+from penstock.cli.replaying import add_slo, add_workload, load_argument, requested_workload
 from penstock.errors import UsageError
 
 LENGTHS = "input: 100\noutput: 10\n"

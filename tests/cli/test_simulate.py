@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.replay_arguments import add_acceptance
+from penstock.cli.replaying import add_acceptance
 from penstock.simulate.acceptance import PUBLISHED
 from tests.reports.read import charts_of, names_of, page_of
 from tests.support.outputs import read_output

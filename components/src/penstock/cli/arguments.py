@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
-from penstock.cli.replay_arguments import add_acceptance, positive_number, simulation_speed
+from penstock.cli.replaying import add_acceptance
+from penstock.cli.values import positive_number, simulation_speed
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:

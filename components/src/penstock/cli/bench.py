@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, outputs
+from penstock.cli import arguments, outputs, replaying
 from penstock.cli.bench_outputs import (
     add_out,
     add_outputs,
@@ -28,22 +28,7 @@ from penstock.cli.bench_targets import (
 from penstock.cli.command_line import CommandParser, add_switch
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_calibration,
-    add_latencies,
-    add_request_timeout,
-    add_seed,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    positive_number,
-    requested_acceptance,
-    requested_replays,
-    requested_workload,
-    share,
-    with_calibration,
-)
+from penstock.cli.values import duration_ms, integer_between, positive_number, share
 from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
@@ -76,13 +61,13 @@ def add_arguments(parser: CommandParser) -> None:
         "send chat requests with text, and measure the time to the first token after the "
         "reasoning (default: completions with token IDs)",
     )
-    add_workload(parser)
+    replaying.add_workload(parser)
     parser.fixes["--workload"] = (
         "Add --workload short-chat, or measure by a public method, which needs no workload: "
         "`penstock bench public`."
     )
-    add_seed(parser, "the sampled requests and of the order of slices")
-    add_request_timeout(parser, 600_000.0)
+    replaying.add_seed(parser, "the sampled requests and of the order of slices")
+    replaying.add_request_timeout(parser, 600_000.0)
     add_out(parser)
     add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
@@ -114,7 +99,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         help="with --predict: write factors to FILE that correct predictions for this model, GPU "
         "and engine; entries of FILE for others are kept",
     )
-    add_calibration(parser, "with --predict: ")
+    replaying.add_calibration(parser, "with --predict: ")
     parser.add_argument(
         "--sweep",
         type=_scales,
@@ -128,7 +113,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
     add_outputs_of_one(parser)
-    add_latencies(parser)
+    replaying.add_latencies(parser)
     parser.add_argument(
         "--attain",
         type=share,
@@ -191,9 +176,9 @@ def run(args: argparse.Namespace) -> int:
 
     _require_fitting_arguments(args)
     require_outputs(args)
-    workload = requested_workload(args)
+    workload = replaying.requested_workload(args)
     arguments.require_tool(args, aiperf)
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
     with run_folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
         if len(targets) == 1:
@@ -275,12 +260,12 @@ def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted
 
     if args.predict is None:
         return None
-    requested, source = requested_replays(args), open_source(args.predict, args.sets)
+    requested, source = replaying.requested_replays(args), open_source(args.predict, args.sets)
     # Without the time of the draft model, which the mockers do not have either.
-    accepted = requested_acceptance(args, prices_draft=False)
+    accepted = replaying.requested_acceptance(args, prices_draft=False)
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)), accepted)
     require_replayed_mode(graph, source)
-    (graph,) = with_calibration(args, [graph])
+    (graph,) = replaying.with_calibration(args, [graph])
     with requested as replays:
         return predicted(graph, workload, args.seed, replays)
 
@@ -365,7 +350,7 @@ def _calibrated_bench(
     progress("computing the factors")
     try:
         deployment = _calibratable(args)
-        with requested_replays(args) as replays:
+        with replaying.requested_replays(args) as replays:
             entry = calibration_of(measured, deployment, replays, outputs.own_command())
         file = existing_calibrations(args.calibrate)
         outputs.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))

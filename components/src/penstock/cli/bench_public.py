@@ -10,12 +10,8 @@ from penstock.cli.bench_outputs import add_out, run_folder
 from penstock.cli.bench_targets import Target, add_targets, requested_targets, require_started
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_request_timeout,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-)
+from penstock.cli.replaying import add_request_timeout, end_as_interrupted
+from penstock.cli.values import duration_ms, integer_between
 from penstock.errors import UsageError
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.cli import arguments, outputs
+from penstock.cli import arguments, outputs, replaying
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import (
@@ -26,14 +26,7 @@ from penstock.cli.outputs import (
     write_report,
 )
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_request_timeout,
-    add_seed,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    share,
-)
+from penstock.cli.values import duration_ms, integer_between, share
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -119,8 +112,8 @@ def _add_sending(parser: argparse.ArgumentParser) -> None:
         help="number of requests at the same time; each goes to A and B in turn (default: 1); with "
         f"--listen, number of copies and repeats at the same time (default: {COPIES})",
     )
-    add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
-    add_request_timeout(parser, TIMEOUT_MS)
+    replaying.add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
+    replaying.add_request_timeout(parser, TIMEOUT_MS)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +175,7 @@ def _compare_live(args: argparse.Namespace) -> ShadowResult:
     from penstock.bench.shadow.results_file import ResultsFile, header_of
     from penstock.bench.shadow.verdict import verdict_of
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     run = LiveRun(
         endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
         repeats=args.repeats,
@@ -242,7 +235,7 @@ def _compare_file(args: argparse.Namespace) -> ShadowResult:
     from penstock.bench.shadow.verdict import verdict_of
 
     file = read_requests(args.file)
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     shadow = ShadowRun(
         endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
         requests=file.requests[: args.requests],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress
-from penstock.cli.replay_arguments import requested_slo
+from penstock.cli.replaying import requested_slo
 from penstock.errors import BenchError, PenstockError, StartError, UsageError
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from penstock.cli.arguments import add_json, given
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import require_absent, require_writable
 from penstock.cli.progress import add_progress
-from penstock.cli.replay_arguments import add_seed, integer_between, positive_number
+from penstock.cli.replaying import add_seed
+from penstock.cli.values import integer_between, positive_number
 from penstock.errors import InputError, Problem, UsageError
 from penstock.text.commands import invocation
 

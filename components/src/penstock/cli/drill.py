@@ -17,7 +17,8 @@ from penstock.cli import arguments, outputs
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import no_progress
-from penstock.cli.replay_arguments import add_old_flag, integer_between
+from penstock.cli.replaying import add_old_flag
+from penstock.cli.values import integer_between
 from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind

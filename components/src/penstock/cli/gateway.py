@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import outputs
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.values import integer_between
 from penstock.errors import InputError, Problem, UsageError
 
 if TYPE_CHECKING:

@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 from penstock.cli import arguments, outputs
 from penstock.cli.command_line import not_a_choice
 from penstock.cli.outputs import print_prerequisites
-from penstock.cli.replay_arguments import (
-    add_old_flag,
-    current_workload,
-    duration_ms,
-    integer_between,
-)
+from penstock.cli.replaying import add_old_flag, current_workload
+from penstock.cli.values import duration_ms, integer_between
 from penstock.errors import CheckError, GraphError, InputError, PenstockError, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number

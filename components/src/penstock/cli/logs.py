@@ -7,7 +7,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.values import integer_between
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, outputs
+from penstock.cli import arguments, outputs, replaying
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import (
     add_report,
@@ -24,22 +24,7 @@ from penstock.cli.outputs import (
     write_replay_report,
 )
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_calibration,
-    add_no_cache,
-    add_slo,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    load_argument,
-    requested_calibrations,
-    requested_replays,
-    requested_slo,
-    requested_workload,
-    share,
-)
+from penstock.cli.values import duration_ms, integer_between, share
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
@@ -89,9 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "count the SLO as met only if it is also met with one worker fewer in any pool "
         "(default: the results with one worker fewer are only printed)",
     )
-    add_workload(parser)
-    add_slo(parser)
-    add_acceptance(
+    replaying.add_workload(parser)
+    replaying.add_slo(parser)
+    replaying.add_acceptance(
         parser,
         "also consider EAGLE-3 with these acceptance rates of up to 3 draft tokens, such as "
         "0.8,0.6,0.5, or with published rates of a kind of text, such as chat",
@@ -102,9 +87,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draft model for EAGLE-3, with --acceptance (default: "
         "nvidia/gpt-oss-120b-Eagle3-v3 for gpt-oss-120b; required for other models)",
     )
-    add_calibration(parser)
+    replaying.add_calibration(parser)
     _add_search(parser)
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
     outputs.add_output(parser, default=None)
     add_report(parser, "write an HTML report with the recommendation and charts of all replays")
@@ -150,13 +135,13 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.report import report_of, report_without_plan
     from penstock.plan.trials import Deadline
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     check_graph_output(args)
     require_report(args.report, force=args.force)
     graph = Path(args.output) if args.output not in (None, "-") else None
     require_different([("-o", graph), ("--report", args.report)])
-    requested = requested_replays(args)
-    loaded = requested_workload(args)
+    requested = replaying.requested_replays(args)
+    loaded = replaying.requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = _requested(args, loaded, Path(folder))
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
@@ -182,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
+        error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
         if args.report:
             write_replay_report(
                 args, report_without_plan(result, measured, args.attain, error), [], seeds
@@ -209,7 +194,7 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         scratch=scratch,
         gpu=args.gpu,
         gpus=args.gpus,
-        slo=requested_slo(args),
+        slo=replaying.requested_slo(args),
         objective=Objective(args.objective),
         attain=args.attain,
         gpu_hour_price=args.gpu_hour_price,
@@ -219,7 +204,7 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         draft_model=args.draft_model,
         acceptance=args.acceptance,
     )
-    file = requested_calibrations(args)
+    file = replaying.requested_calibrations(args)
     return request.calibrated(file) if file else request
 
 

@@ -7,23 +7,10 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, outputs
+from penstock.cli import arguments, outputs, replaying
 from penstock.cli.outputs import check_graph_output, own_command
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_calibration,
-    add_latencies,
-    add_no_cache,
-    add_workload,
-    end_as_interrupted,
-    integer_between,
-    requested_acceptance,
-    requested_replays,
-    requested_slo,
-    requested_workload,
-    with_calibration,
-)
+from penstock.cli.values import integer_between
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,10 +23,10 @@ MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    add_workload(parser)
-    add_latencies(parser)
-    add_acceptance(parser)
-    add_calibration(parser)
+    replaying.add_workload(parser)
+    replaying.add_latencies(parser)
+    replaying.add_acceptance(parser)
+    replaying.add_calibration(parser)
     parser.add_argument(
         "--seeds",
         type=integer_between(MIN_SEEDS, MAX_SEEDS),
@@ -47,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
     )
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
     outputs.add_output(parser, default=None)
     outputs.add_force(parser, "it exists")
@@ -61,17 +48,17 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.replayable import replayable
     from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     hints = arguments.hints_of(args)
     check_graph_output(args)
-    workload = requested_workload(args)
+    workload = replaying.requested_workload(args)
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)
-    requested = requested_replays(args)
-    deployment = replayable(source, hints, requested_acceptance(args))
+    requested = replaying.requested_replays(args)
+    deployment = replayable(source, hints, replaying.requested_acceptance(args))
     require_tunable(deployment, source)
-    (deployment,) = with_calibration(args, [deployment])
-    deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
+    (deployment,) = replaying.with_calibration(args, [deployment])
+    deployment = replace(deployment, slo=replaying.requested_slo(args, deployment.slo))
     progress = Progress(args, "starting replays")
     with progress.running(), requested as replays:
         try:

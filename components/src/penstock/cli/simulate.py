@@ -7,26 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, replaying
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import add_report, require_report, write_replay_report
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_calibration,
-    add_no_cache,
-    add_slo,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    requested_acceptance,
-    requested_replays,
-    requested_slo,
-    requested_workload,
-    require_arrival_rate,
-    with_calibration,
-)
+from penstock.cli.values import duration_ms, integer_between
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,13 +23,13 @@ STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and repor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graphs", metavar="GRAPH", type=Path, nargs="+", help="graphs to compare")
-    add_workload(parser)
+    replaying.add_workload(parser)
     add_switch(
         parser, "--until-slo-breaks", "find the highest scale at which each graph meets the SLO"
     )
-    add_slo(parser)
-    add_acceptance(parser)
-    add_calibration(parser)
+    replaying.add_slo(parser)
+    replaying.add_acceptance(parser)
+    replaying.add_calibration(parser)
     parser.add_argument(
         "--seeds",
         type=integer_between(1, 100),
@@ -64,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"with --planner: time until an added worker is ready (default: {STARTUP_S:g}s)",
     )
     add_report(parser, "write an HTML report with charts")
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_wide(parser)
     add_progress(parser)
@@ -78,16 +63,16 @@ def run(args: argparse.Namespace) -> int:
     from penstock.simulate.replayable import replayable, require_replayed_mode
     from penstock.simulate.study import Study
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     require_report(args.report)
-    workload = requested_workload(args)
-    replays = requested_replays(args)
-    acceptance = requested_acceptance(args)
+    workload = replaying.requested_workload(args)
+    replays = replaying.requested_replays(args)
+    acceptance = replaying.requested_acceptance(args)
     hints = arguments.hints_of(args)
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
-    deployments = with_calibration(args, deployments)
+    deployments = replaying.with_calibration(args, deployments)
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
         with_planner(deployment, source, hints, startup_s)
@@ -98,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         require_replayed_mode(deployment, source)
     if args.until_slo_breaks:
         _require_slo("--until-slo-breaks", deployments)
-        require_arrival_rate(workload, "--until-slo-breaks")
+        replaying.require_arrival_rate(workload, "--until-slo-breaks")
     _require_slo("--planner", planned)
     with replays:
         study = Study(
@@ -127,7 +112,7 @@ def _require_slo(flag: str, deployments: list[Replayable]) -> None:
 
 def _with_flags(args: argparse.Namespace, deployment: Replayable) -> Replayable:
     """With the SLO and the price of the command line instead of the graph's."""
-    slo = requested_slo(args, deployment.slo)
+    slo = replaying.requested_slo(args, deployment.slo)
     price = args.gpu_hour_price or deployment.gpu_hour_price
     return replace(deployment, slo=slo, gpu_hour_price=price)
 

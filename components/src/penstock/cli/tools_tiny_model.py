@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from penstock.cli.replay_arguments import add_seed
+from penstock.cli.replaying import add_seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.values import integer_between
 from penstock.errors import UsageError
 from penstock.text.terminal import obeys_codes
 

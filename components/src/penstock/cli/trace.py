@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import print_json
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.values import integer_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,8 @@ from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.gateway import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import integer_between, positive_number, requested_acceptance
+from penstock.cli.replaying import requested_acceptance
+from penstock.cli.values import integer_between, positive_number
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
