@@ -343,7 +343,7 @@ def test_other_commands_accept_the_old_names_too(
 def test_other_commands_suggest_the_workload_with_the_lengths_of_a_name_of_init(
     name: str, meant: str
 ) -> None:
-    with pytest.raises(InputError, match=f"Did you mean {meant}"):
+    with pytest.raises(InputError, match=f"Did you mean `{meant}`"):
         find_workload(name)
 
 

@@ -20,7 +20,8 @@ def test_options_of_predicted_timing_need_it(
     option: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["up", DISAGG, "--engine", "mocker", *option]) == UsageError.exit_code
-    assert f"{option[0]} needs predicted timing: add --timing model" in capsys.readouterr().err
+    message = f"{option[0]} needs predicted timing. Fix: Add --timing model."
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast"])

@@ -40,7 +40,7 @@ def test_without_envoy_the_error_names_the_command(
 def test_tls_without_a_gateway_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["up", str(QUICKSTART), "--tls-cert", "a.pem", "--tls-key", "b.pem"]
     assert main(argv) == UsageError.exit_code
-    assert "--tls-cert needs a gateway: add --gateway FILE" in capsys.readouterr().err
+    assert "--tls-cert needs a gateway. Fix: Add --gateway FILE." in capsys.readouterr().err
 
 
 @pytest.mark.needs("envoy")

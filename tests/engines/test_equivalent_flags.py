@@ -56,7 +56,7 @@ def test_a_flag_as_a_key_of_tensorrt_llms_file_is_never_answered_with_an_unrelat
         if setting.fix.startswith("Did you mean")
     }
     assert suggested == {
-        key: f"Did you mean {same_as(key, sorted(FILE))}?" for key in keys if key in suggested
+        key: f"Did you mean `{same_as(key, sorted(FILE))}`?" for key in keys if key in suggested
     }
     assert suggested["max_num_seqs"] == "Did you mean `max_batch_size`?"
     assert "data_parallel_size" not in suggested
