@@ -96,6 +96,11 @@ def test_a_foreign_key_is_in_one_table_and_no_key_of_the_graph() -> None:
     assert not OPTIONS & {*PLACES, *NOWHERE}
     assert not PLACES.keys() & NOWHERE.keys()
     assert not {*PLACES, *NOWHERE, *OPTIONS} & {*Graph.model_fields} - {"monitoring"}
+    for section, places in BY_SECTION.items():
+        steps = ("decode",) if section == "pool" else tuple(filter(None, section.split(".")))
+        model = model_at(steps, Graph) if steps else Graph
+        assert model is not None
+        assert not places.keys() & model.model_fields.keys(), section
 
 
 def test_a_key_without_a_known_meaning_has_no_fix() -> None:
