@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from itertools import accumulate
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, NoReturn
 
+from penstock.engines.flags import human_int, part_of_section, snake_case
+from penstock.engines.flags import load as load_table
 from penstock.strict_yaml.loader import load, load_json
 from penstock.text.names import nearest
 
@@ -84,23 +85,6 @@ PLANNER: Substitutes = {
 
 
 Converter = Callable[[str], Any]
-MULTIPLIERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-BINARY_MULTIPLIERS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def human_int(text: str) -> int:
-    """`1k` is 1000, `1K` is 1024, `25.6k` is 25600."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
-    if match is None:
-        return int(text)
-    number, suffix = match.groups()
-    if suffix in MULTIPLIERS:
-        return int(float(number) * MULTIPLIERS[suffix])
-    if "." in number:
-        raise argparse.ArgumentTypeError(
-            f"Decimals are not allowed with binary suffixes like {suffix}"
-        )
-    return int(number) * BINARY_MULTIPLIERS[suffix]
 
 
 class FlexibleArgumentParser(argparse.ArgumentParser):
@@ -181,7 +165,7 @@ def _gather_dotted(args: list[str]) -> list[str]:
         if not equals:
             value = next(words, "")
         name, *keys = flag.removesuffix("+").split(".")
-        parsed = value.split(",") if flag.endswith("+") else _json_or_number_or_text(value)
+        parsed = value.split(",") if flag.endswith("+") else part_of_section(value)
         _merge(gathered.setdefault(name, {}), _nest(keys, parsed))
     return plain + [word for name, tree in gathered.items() for word in (name, json.dumps(tree))]
 
@@ -189,16 +173,6 @@ def _gather_dotted(args: list[str]) -> list[str]:
 def _is_number(text: str) -> bool:
     # `--swap-space -0.5`: a value, where vLLM itself would take it for a dotted flag and fail
     return re.fullmatch(r"-\d*\.\d+", text) is not None
-
-
-def _json_or_number_or_text(text: str) -> Any:
-    readers: tuple[Callable[[str], Any], ...] = (json.loads, human_int)
-    for reader in readers:
-        try:
-            return reader(text)
-        except (ValueError, argparse.ArgumentTypeError):
-            continue
-    return text
 
 
 def _nest(keys: list[str], value: Any) -> dict[str, Any]:
@@ -218,14 +192,6 @@ def _merge(tree: dict[str, Any], update: dict[str, Any]) -> None:
             tree[key] = value
 
 
-def flag_table() -> dict[str, Any]:
-    """The generated table: `made_by` and `options`."""
-    table: dict[str, Any] = json.loads(
-        files("penstock.engines.data").joinpath("vllm_flags.json").read_text("utf-8")
-    )
-    return table
-
-
 class AsyncEngineArgs(SimpleNamespace):
     """vLLM's arguments as parsed; its own checks of model and device need the real one."""
 
@@ -233,7 +199,7 @@ class AsyncEngineArgs(SimpleNamespace):
     def add_cli_args(
         parser: argparse.ArgumentParser, async_args_only: bool = False
     ) -> argparse.ArgumentParser:
-        for option in flag_table()["options"]:
+        for option in load_table("vllm_flags.json")["options"]:
             _add_option(parser, option)
         return parser
 
@@ -326,10 +292,6 @@ def _human_int_or_auto(text: str) -> int:
     return -1 if text.strip().lower() in ("-1", "auto") else human_int(text)
 
 
-def _snake_case(text: str) -> str:
-    return text.lower().replace("-", "_")
-
-
 for _converter_of_int in (human_int, _human_int_or_auto):
     _converter_of_int.__name__ = "int"  # what argparse puts into "invalid int value: 'abc'"
 CONVERTERS: Mapping[str, Converter] = {
@@ -340,7 +302,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "human_int": human_int,
     "human_int_or_auto": _human_int_or_auto,
     "json_or_str": _json_or_text,
-    "snake_case": _snake_case,
+    "snake_case": snake_case,
 }
 
 
