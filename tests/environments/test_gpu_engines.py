@@ -7,9 +7,13 @@ from importlib.metadata import requires
 
 import pytest
 
-from penstock.environments.gpu_engines import MACHINES, PYTHON, require_platform
 from penstock.environments.install import FOLDER, list_environments
-from penstock.environments.interpreter import require_python
+from penstock.environments.interpreter import (
+    GPU_ENGINES,
+    MACHINES,
+    require_platform,
+    require_python,
+)
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 
@@ -19,7 +23,7 @@ PIN = re.compile(
 EXACT = re.compile(
     r"(?P<name>[\w-]+)(\[[\w,]+\])?==(?P<version>[\w.]+) *; extra == '(?P<extra>\w+)'"
 )
-ENGINES = sorted(PYTHON)
+ENGINES = sorted(GPU_ENGINES)
 
 
 def pins(name: str) -> list[re.Match[str]]:

@@ -30,8 +30,7 @@ from penstock.engines.dry_run.protocol import (
     Resolved,
     Undecided,
 )
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.engines.settings import Location
+from penstock.engines.settings import COMMON_SETTINGS, Location
 from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError
 from penstock.hardware import GPUS

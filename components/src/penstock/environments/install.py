@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.environments import folder
-from penstock.environments.gpu_engines import require_platform
 from penstock.environments.interpreter import (
     OWN_PYTHON,
     base_python,
     missing_python_fix,
+    require_platform,
     require_python,
 )
 from penstock.environments.paths import STAMP, environments_root, is_installed

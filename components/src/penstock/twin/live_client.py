@@ -15,8 +15,7 @@ import httpx
 
 from penstock.simulate.window import ServedRequest
 from penstock.workload import Request
-from penstock.workload.prompts import prompt
-from penstock.workload.request import with_blocks
+from penstock.workload.request import prompt, with_blocks
 
 TIMEOUT_S = 300.0
 

@@ -23,8 +23,7 @@ from penstock.checks.rows.logic import (
 )
 from penstock.checks.rule import Rule, reported_by_reader, reported_by_run
 from penstock.checks.version_range import Versions
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.engines.settings import Location
+from penstock.engines.settings import COMMON_SETTINGS, Location
 from penstock.manifests.deployment import Component, Engine
 from penstock.manifests.pods import Pod
 from penstock.serving.deployment import ServingDeployment

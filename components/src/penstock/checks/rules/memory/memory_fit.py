@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.checks.finding import Fix
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.engines.settings import Location
+from penstock.engines.settings import COMMON_SETTINGS, Location
 from penstock.manifests.deployment import Engine
 from penstock.memory import MemoryBudget, MemoryInputs
 from penstock.memory.remedy import Remedy, remedy

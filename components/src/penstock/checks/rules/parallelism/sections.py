@@ -8,7 +8,7 @@ from penstock.checks.rules.engine_config.accepted_values import FOLDED
 from penstock.checks.version_range import Versions
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.sections import PASSES, SectionError
-from penstock.engines.setting_names import PARTS
+from penstock.engines.settings import PARTS
 from penstock.engines.value_history import is_known, names
 from penstock.manifests.deployment import Engine
 from penstock.serving.worker import Worker
