@@ -17,72 +17,30 @@ from penstock.strict_yaml.loader import load_json
 
 Path = tuple[str | int, ...]
 
-# Settings that several engines have, with each engine's name for it: a dotted key of its file, or
-# its flag without dashes.
+# Settings that several engines have, with the name of each engine for it: a dotted key of its file,
+# or its flag without dashes.
+_ENGINES = (Engine.TRTLLM, Engine.VLLM, Engine.SGLANG, Engine.LLAMACPP, Engine.MOCKER)
+_NAMES = {
+    "model": "model model model-path model model-path",
+    "tensor_parallel": "tensor_parallel_size tensor-parallel-size tp-size - -",
+    "pipeline_parallel": "pipeline_parallel_size pipeline-parallel-size pp-size - -",
+    "data_parallel": "- data-parallel-size dp-size - -",
+    "context_length": "max_seq_len max-model-len context-length n_ctx_seq engine.max_model_len",
+    "block_size": "kv_cache_config.tokens_per_block block-size"
+    " page-size block_size engine.block_size",
+    "kv_dtype": "kv_cache_config.dtype kv-cache-dtype kv-cache-dtype - engine.kv_cache_dtype",
+    "dtype": "dtype dtype dtype - -",
+    "max_sequences": "max_batch_size max-num-seqs"
+    " max-running-requests n_parallel engine.max_num_seqs",
+    "max_batch_tokens": "max_num_tokens max-num-batched-tokens"
+    " chunked-prefill-size n_batch engine.max_num_batched_tokens",
+    "memory_fraction": "kv_cache_config.free_gpu_memory_fraction gpu-memory-utilization"
+    " mem-fraction-static - -",
+    "speculation": "speculative_config speculative-config speculative-algorithm - -",
+}
 COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {
-    "model": {
-        Engine.TRTLLM: "model",
-        Engine.VLLM: "model",
-        Engine.LLAMACPP: "model",
-        Engine.SGLANG: "model-path",
-        Engine.MOCKER: "model-path",
-    },
-    "tensor_parallel": {
-        Engine.TRTLLM: "tensor_parallel_size",
-        Engine.VLLM: "tensor-parallel-size",
-        Engine.SGLANG: "tp-size",
-    },
-    "pipeline_parallel": {
-        Engine.TRTLLM: "pipeline_parallel_size",
-        Engine.VLLM: "pipeline-parallel-size",
-        Engine.SGLANG: "pp-size",
-    },
-    "data_parallel": {Engine.VLLM: "data-parallel-size", Engine.SGLANG: "dp-size"},
-    "context_length": {
-        Engine.TRTLLM: "max_seq_len",
-        Engine.VLLM: "max-model-len",
-        Engine.LLAMACPP: "n_ctx_seq",
-        Engine.SGLANG: "context-length",
-        Engine.MOCKER: "engine.max_model_len",
-    },
-    "block_size": {
-        Engine.TRTLLM: "kv_cache_config.tokens_per_block",
-        Engine.VLLM: "block-size",
-        Engine.LLAMACPP: "block_size",
-        Engine.SGLANG: "page-size",
-        Engine.MOCKER: "engine.block_size",
-    },
-    "kv_dtype": {
-        Engine.TRTLLM: "kv_cache_config.dtype",
-        Engine.VLLM: "kv-cache-dtype",
-        Engine.SGLANG: "kv-cache-dtype",
-        Engine.MOCKER: "engine.kv_cache_dtype",
-    },
-    "dtype": {Engine.TRTLLM: "dtype", Engine.VLLM: "dtype", Engine.SGLANG: "dtype"},
-    "max_sequences": {
-        Engine.TRTLLM: "max_batch_size",
-        Engine.VLLM: "max-num-seqs",
-        Engine.LLAMACPP: "n_parallel",
-        Engine.SGLANG: "max-running-requests",
-        Engine.MOCKER: "engine.max_num_seqs",
-    },
-    "max_batch_tokens": {
-        Engine.TRTLLM: "max_num_tokens",
-        Engine.VLLM: "max-num-batched-tokens",
-        Engine.LLAMACPP: "n_batch",
-        Engine.SGLANG: "chunked-prefill-size",
-        Engine.MOCKER: "engine.max_num_batched_tokens",
-    },
-    "memory_fraction": {
-        Engine.TRTLLM: "kv_cache_config.free_gpu_memory_fraction",
-        Engine.VLLM: "gpu-memory-utilization",
-        Engine.SGLANG: "mem-fraction-static",
-    },
-    "speculation": {
-        Engine.TRTLLM: "speculative_config",
-        Engine.VLLM: "speculative-config",
-        Engine.SGLANG: "speculative-algorithm",
-    },
+    setting: {e: name for e, name in zip(_ENGINES, names.split(), strict=True) if name != "-"}
+    for setting, names in _NAMES.items()
 }
 # The command line's word for keys of TensorRT-LLM's file (dynamo/trtllm/args.py 1.6.1).
 TRTLLM_FLAGS = {
