@@ -10,6 +10,7 @@ import yaml
 from penstock.cli.main import main
 from penstock.llamacpp.config import LlamaCppConfig
 from penstock.llamacpp.options import options, with_table
+from tests.support.command_line import output_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "llamacpp.md"
 TEXT = PAGE.read_text("utf-8")
@@ -32,15 +33,11 @@ def test_a_graph_on_the_page_passes_the_strict_check(
     assert main(["check", "--strict", str(file)]) == 0, capsys.readouterr().out
 
 
-def test_a_wrong_parser_of_a_llamacpp_graph_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_parser_of_a_llamacpp_graph_is_found(tmp_path: Path) -> None:
     file = tmp_path / "graph.yaml"
     file.write_text(GRAPHS[1].replace("tool_call_parser: harmony", "tool_call_parser: hermes"))
-    assert main(["check", str(file)]) == 14
-    assert (
-        "PS602 error model.tool_call_parser: --dyn-tool-call-parser is hermes"
-        in capsys.readouterr().out
+    assert "PS602 error model.tool_call_parser: --dyn-tool-call-parser is hermes" in output_of(
+        ["check", str(file)], 14
     )
 
 
