@@ -17,12 +17,8 @@ def failed(*arguments: str) -> str:
     return error_of(["drill", GRAPH, *arguments], 2)
 
 
-def test_an_unknown_fault_is_an_error_with_the_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert "there is no fault `kil`. Fix: Did you mean `kill`?" in failed(
-        capsys, "--faults", "kil,term"
-    )
+def test_an_unknown_fault_is_an_error_with_the_known_ones() -> None:
+    assert "there is no fault `kil`. Fix: Did you mean `kill`?" in failed("--faults", "kil,term")
     assert "Fix: Use some of kill, term" in failed("--faults", "earthquake")
 
 
@@ -72,7 +68,7 @@ def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[s
     assert parser.parse_args(again) == parsed
 
 
-def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_no_option_of_a_graph() -> None:
     assert "--model" in failed("--model", "m")
 
 
@@ -81,7 +77,7 @@ def test_a_graph_that_does_not_exist_is_an_error() -> None:
 
 
 def test_a_program_that_the_graph_does_not_have_is_refused_before_the_start(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def start(*_: object) -> None:
         raise AssertionError("the graph was started")
