@@ -7,24 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, outputs, replaying
-from penstock.cli.bench_outputs import (
-    add_out,
-    add_outputs,
-    add_outputs_of_one,
-    require_outputs,
-    run_folder,
-    write_comparison,
-    write_run,
-    write_sweep,
-)
-from penstock.cli.bench_targets import (
-    Target,
-    add_targets,
-    gpus_of,
-    requested_targets,
-    require_started,
-)
+from penstock.cli import arguments, bench_outputs, bench_targets, outputs, replaying
+from penstock.cli.bench_targets import Target
 from penstock.cli.command_line import CommandParser, add_switch
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
@@ -50,7 +34,7 @@ OF_TWO = ("duration", "slice", "gap", "fail_if")
 
 
 def add_arguments(parser: CommandParser) -> None:
-    add_targets(parser, "two targets are compared with each other")
+    bench_targets.add_targets(parser, "two targets are compared with each other")
     parser.epilog = (
         "Public methods: `penstock bench public --help`. To compare the responses of two "
         "endpoints: `penstock bench shadow --help`."
@@ -68,8 +52,8 @@ def add_arguments(parser: CommandParser) -> None:
     )
     replaying.add_seed(parser, "the sampled requests and of the order of slices")
     replaying.add_request_timeout(parser, 600_000.0)
-    add_out(parser)
-    add_outputs(parser)
+    bench_outputs.add_out(parser)
+    bench_outputs.add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
@@ -112,7 +96,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
-    add_outputs_of_one(parser)
+    bench_outputs.add_outputs_of_one(parser)
     replaying.add_latencies(parser)
     parser.add_argument(
         "--attain",
@@ -175,12 +159,15 @@ def run(args: argparse.Namespace) -> int:
     from penstock.bench import aiperf
 
     _require_fitting_arguments(args)
-    require_outputs(args)
+    bench_outputs.require_outputs(args)
     workload = replaying.requested_workload(args)
     arguments.require_tool(args, aiperf)
     replaying.end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with run_folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
+    with (
+        bench_outputs.run_folder(args.out) as folder,
+        bench_targets.requested_targets(args, folder, progress) as targets,
+    ):
         if len(targets) == 1:
             _measure(args, targets[0], workload, folder, progress)
         else:
@@ -224,7 +211,7 @@ def _measure(
     print_result(args, report, run_document(measured))
     if written and not args.json:
         print(written)
-    write_run(args, target, measured, report)
+    bench_outputs.write_run(args, target, measured, report)
     require_complete(measured)
     if error is not None:
         raise error
@@ -242,12 +229,12 @@ def _sweep(
     from penstock.bench.sweep import sweep
     from penstock.bench.sweep_report import report_of
 
-    gpus = args.gpus or gpus_of(args)
+    gpus = args.gpus or bench_targets.gpus_of(args)
     with progress.running():
         measured = sweep(request, args.sweep, folder, progress, gpus=gpus)
     report = report_of(measured)
     print_result(args, report, sweep_document(measured))
-    write_sweep(args, target, measured, report)
+    bench_outputs.write_sweep(args, target, measured, report)
     require_uninterrupted(measured.interrupted, request.endpoint.url)
     require_complete(measured.levels[-1].bench)
 
@@ -300,7 +287,7 @@ def _compare(
     checked = check_limits(comparison, args.fail_if or ())
     report = report_of(comparison, checked)
     print_result(args, report, comparison_document(comparison, checked))
-    write_comparison(args, comparison, report)
+    bench_outputs.write_comparison(args, comparison, report)
     require_uninterrupted(comparison.interrupted)
     require_results(comparison)
     require_limits(checked)
@@ -315,7 +302,7 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
     arguments.require_with(args, needed, excluded, "Name {needed}, or remove {flag}.")
     if args.predict and args.sweep:
         raise UsageError("--predict cannot be combined with --sweep", fix="Remove one of them.")
-    require_started(args)
+    bench_targets.require_started(args)
     _require_calibratable(args)
     if not args.predict:
         arguments.require_with(args, "--predict", ["gpu"], "Add --predict GRAPH.")

@@ -17,14 +17,6 @@ from urllib.parse import urlsplit
 from penstock.cli import arguments, outputs, replaying
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.command_line import add_switch
-from penstock.cli.outputs import (
-    add_report,
-    print_result,
-    require_different,
-    require_named,
-    require_report,
-    write_report,
-)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.values import duration_ms, integer_between, share
 from penstock.errors import UsageError
@@ -98,7 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--show-text",
         "show the text around the first character that differs, in the output and the report",
     )
-    add_report(parser, "write an HTML report, even if the run ends early")
+    outputs.add_report(parser, "write an HTML report, even if the run ends early")
     arguments.add_running_sets(parser)
     arguments.add_json(parser)
     add_progress(parser)
@@ -159,10 +151,10 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting(args)
     result = _compare_file(args) if args.file is not None else _compare_live(args)
     report = report_of(result, show_text=args.show_text)
-    print_result(args, report, shadow_document(result))
+    outputs.print_result(args, report, shadow_document(result))
     files = [args.target_a, args.target_b, args.file]
     facts = {"seed": str(args.seed)}
-    write_report(args, report, files, facts=facts, is_private=args.show_text)
+    outputs.write_report(args, report, files, facts=facts, is_private=args.show_text)
     require_equal(result)
     return 0
 
@@ -329,10 +321,10 @@ def _require_fitting(args: argparse.Namespace) -> None:
         fix = "Remove --model: A gets the model of each request. Use --model-b to set B's."
         arguments.require_with(args, "--file", ["model"], fix)
         arguments.require_with(args, "--file", ["as_sent"], "Remove {flag}, or use --file.")
-    require_report(args.report)
+    outputs.require_report(args.report)
     if args.results is not None:
-        require_named(args.results, "--results")
-        require_different(
+        outputs.require_named(args.results, "--results")
+        outputs.require_different(
             [("--file", args.file), ("--results", args.results), ("--report", args.report)]
         )
         outputs.require_writable(args.results, "--results", in_place=True)

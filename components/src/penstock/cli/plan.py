@@ -14,15 +14,6 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments, outputs, replaying
 from penstock.cli.command_line import add_switch
-from penstock.cli.outputs import (
-    add_report,
-    check_graph_output,
-    own_command,
-    print_prerequisites,
-    require_different,
-    require_report,
-    write_replay_report,
-)
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.values import duration_ms, integer_between, share
 from penstock.text.commands import invocation
@@ -92,7 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replaying.add_no_cache(parser)
     arguments.add_json(parser)
     outputs.add_output(parser, default=None)
-    add_report(parser, "write an HTML report with the recommendation and charts of all replays")
+    outputs.add_report(
+        parser, "write an HTML report with the recommendation and charts of all replays"
+    )
     outputs.add_force(parser, "it exists")
     add_progress(parser)
 
@@ -136,10 +129,10 @@ def run(args: argparse.Namespace) -> int:
     from penstock.plan.trials import Deadline
 
     replaying.end_as_interrupted()
-    check_graph_output(args)
-    require_report(args.report, force=args.force)
+    outputs.check_graph_output(args)
+    outputs.require_report(args.report, force=args.force)
     graph = Path(args.output) if args.output not in (None, "-") else None
-    require_different([("-o", graph), ("--report", args.report)])
+    outputs.require_different([("-o", graph), ("--report", args.report)])
     requested = replaying.requested_replays(args)
     loaded = replaying.requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
@@ -169,13 +162,13 @@ def run(args: argparse.Namespace) -> int:
             _print_partial(args, request, measured, "time limit reached")
         error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
         if args.report:
-            write_replay_report(
+            outputs.write_replay_report(
                 args, report_without_plan(result, measured, args.attain, error), [], seeds
             )
         raise error
     _print_plan(args, result)
     if args.report:
-        write_replay_report(args, report_of(result, args.attain, measured), [], seeds)
+        outputs.write_replay_report(args, report_of(result, args.attain, measured), [], seeds)
     return 0
 
 
@@ -216,7 +209,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     from penstock.reports.text import print_report
     from penstock.text.terminal import width_of
 
-    lines = header(result, args.attain, own_command())
+    lines = header(result, args.attain, outputs.own_command())
     text = graph_text(result.request, result.winner.candidate, lines)
     if args.output:
         outputs.write_output(text, args.output)
@@ -227,7 +220,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:
-            print_prerequisites(result.request, result.winner.candidate)
+            outputs.print_prerequisites(result.request, result.winner.candidate)
             print("\nnext steps:", *_next_steps(args, result), sep="\n")
         elif not args.quiet:
             print("hint: write the graph to a file with -o FILE")
