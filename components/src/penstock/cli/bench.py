@@ -12,7 +12,7 @@ from penstock.cli.bench_targets import Target
 from penstock.cli.command_line import CommandParser, add_switch
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.values import duration_ms, integer_between, positive_number, share
+from penstock.cli.values import add_count, duration_ms, positive_number, share
 from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
@@ -61,12 +61,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
-    parser.add_argument(
-        "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="number of requests (default: the workload's)",
-    )
+    add_count(parser, "--requests", "number of requests (default: the workload's)")
     parser.add_argument(
         "--predict",
         type=Path,
@@ -90,11 +85,10 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
         metavar="1,2,4",
         help="measure at each of these multiples of the load, until the SLO is missed",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--gpus",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
+        "with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
     bench_outputs.add_outputs_of_one(parser)
     replaying.add_latencies(parser)

@@ -11,7 +11,7 @@ from penstock.cli.bench_targets import Target, add_targets, requested_targets, r
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.replaying import add_request_timeout, end_as_interrupted
-from penstock.cli.values import duration_ms, integer_between
+from penstock.cli.values import add_count, duration_ms
 from penstock.errors import UsageError
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
@@ -52,11 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="180s",
         help=f"with --part {SYSTEM_LOAD}: length of a phase (default: {PHASE_MS / 1000:g}s)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--max-concurrency",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help=f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
+        f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
         "throughput no longer rises)",
     )
     parser.add_argument(
@@ -64,12 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=REPLAYS,
         help=f"with --part {AGENTPERF}: requests to replay (default: {REPLAYS[0]})",
     )
-    parser.add_argument(
-        "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="number of requests of a part (default: the method's)",
-    )
+    add_count(parser, "--requests", "number of requests of a part (default: the method's)")
     parser.add_argument(
         "--duration",
         type=duration_ms,

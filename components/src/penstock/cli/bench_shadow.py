@@ -18,7 +18,7 @@ from penstock.cli import arguments, outputs, replaying
 from penstock.cli.bench_targets import model_of, running_target
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.values import duration_ms, integer_between, share
+from penstock.cli.values import add_count, duration_ms, share
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,20 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "to B",
     )
     _add_live_arguments(parser.add_argument_group("with --listen"))
-    parser.add_argument(
+    add_count(
+        parser,
         "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="send only the first N requests (default: all); with --listen, end after N compared "
+        "send only the first N requests (default: all); with --listen, end after N compared "
         "requests",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--repeats",
-        type=integer_between(0, 1_000_000),
-        default=REPEATS,
-        metavar="N",
-        help="send N requests to A twice, to measure how often A differs from itself "
+        "send N requests to A twice, to measure how often A differs from itself "
         f"(default: {REPEATS})",
+        least=0,
+        default=REPEATS,
     )
     add_switch(
         parser,
@@ -97,12 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sending(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=integer_between(1, 1000),
-        metavar="N",
-        help="number of requests at the same time; each goes to A and B in turn (default: 1); with "
+        "number of requests at the same time; each goes to A and B in turn (default: 1); with "
         f"--listen, number of copies and repeats at the same time (default: {COPIES})",
+        most=1000,
     )
     replaying.add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
     replaying.add_request_timeout(parser, TIMEOUT_MS)

@@ -15,7 +15,7 @@ from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import require_absent, require_writable
 from penstock.cli.progress import add_progress
 from penstock.cli.replaying import add_seed
-from penstock.cli.values import integer_between, positive_number
+from penstock.cli.values import add_count, positive_number
 from penstock.errors import InputError, Problem, UsageError
 from penstock.text.commands import invocation
 
@@ -92,9 +92,7 @@ def _add_nats(parser: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--duration-s", metavar="S", type=positive_number, help="end after S seconds"
     )
-    options.add_argument(
-        "--requests", metavar="N", type=integer_between(1, 10**9), help="end after N requests"
-    )
+    add_count(options, "--requests", "end after N requests", most=10**9)
 
 
 def _lengths(text: str) -> Lengths:

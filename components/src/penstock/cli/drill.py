@@ -18,7 +18,7 @@ from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import no_progress
 from penstock.cli.replaying import add_old_flag
-from penstock.cli.values import integer_between
+from penstock.cli.values import add_count, integer_between
 from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind
@@ -92,21 +92,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_concurrency(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=POSITIVE,
+        f"number of requests at the same time (default: {DEFAULT_STREAMS})",
         default=DEFAULT_STREAMS,
-        metavar="N",
-        help=f"number of requests at the same time (default: {DEFAULT_STREAMS})",
     )
     add_old_flag(parser, "--streams", "--concurrency", POSITIVE)
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "--count", type=POSITIVE, metavar="N", help=f"number of faults (default: {DEFAULT_COUNT})"
-    )
+    add_count(length, "--count", f"number of faults (default: {DEFAULT_COUNT})")
     length.add_argument("--minutes", type=POSITIVE, metavar="M", help="inject faults for M minutes")
     parser.add_argument(
         "--seed",

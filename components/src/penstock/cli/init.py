@@ -15,7 +15,7 @@ from penstock.cli import arguments, outputs
 from penstock.cli.command_line import not_a_choice
 from penstock.cli.outputs import print_prerequisites
 from penstock.cli.replaying import add_old_flag, current_workload
-from penstock.cli.values import duration_ms, integer_between
+from penstock.cli.values import add_count, duration_ms, integer_between
 from penstock.errors import CheckError, GraphError, InputError, PenstockError, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
@@ -65,11 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inter-token latency; batch: lengths of document, highest tokens/s per GPU",
     )
     add_old_flag(parser, "--traffic", "--workload", partial(current_workload, PROG), WORKLOADS)
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="requests at the same time; limits the number of workers and their batch (default: "
+        "requests at the same time; limits the number of workers and their batch (default: "
         "use all GPUs, with the usual batch)",
     )
     parser.add_argument(

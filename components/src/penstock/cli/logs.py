@@ -7,7 +7,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
-from penstock.cli.values import integer_between
+from penstock.cli.values import add_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="print only a component (decode), one process (decode.0) or one pod",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--lines",
-        type=integer_between(0, 10**9),
+        "lines of each log to print (default: 50)",
+        least=0,
+        most=10**9,
         default=50,
-        metavar="N",
-        help="lines of each log to print (default: 50)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
     add_switch(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments, outputs, replaying
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.values import duration_ms, integer_between, share
+from penstock.cli.values import add_count, duration_ms, integer_between, share
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number of GPUs",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--min-replicas",
-        type=integer_between(1, 64),
+        "minimum number of workers in each pool (default: 1; 2 for redundancy)",
+        most=64,
         default=1,
-        metavar="N",
-        help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
     )
     add_switch(
         parser,
@@ -106,12 +106,12 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="what to optimize, with the SLO met: cost: the fewest GPUs; throughput: the highest "
         "request rate; interactivity: the most output tokens/s per user (default: cost)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--replays",
-        type=integer_between(MIN_REPLAYS, 100_000),
-        metavar="N",
-        help="maximum number of replays of the search (default: 20 to 80, fewer if a replay takes "
-        "long)",
+        "maximum number of replays of the search (default: 20 to 80, fewer if a replay takes long)",
+        least=MIN_REPLAYS,
+        most=100_000,
     )
     parser.add_argument(
         "--time-limit",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments, outputs, replaying
 from penstock.cli.outputs import check_graph_output, own_command
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.values import integer_between
+from penstock.cli.values import add_count
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,12 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replaying.add_latencies(parser)
     replaying.add_acceptance(parser)
     replaying.add_calibration(parser)
-    parser.add_argument(
+    add_count(
+        parser,
         "--seeds",
-        type=integer_between(MIN_SEEDS, MAX_SEEDS),
+        f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
+        least=MIN_SEEDS,
+        most=MAX_SEEDS,
         default=SEEDS,
-        metavar="N",
-        help=f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
     )
     replaying.add_no_cache(parser)
     arguments.add_json(parser)

@@ -13,8 +13,8 @@ from penstock.cli.command_line import add_switch
 from penstock.cli.other_names import warn_renamed
 from penstock.cli.values import (
     acceptance_rates,
+    add_count,
     duration_ms,
-    integer_between,
     positive_number,
     share,
 )
@@ -152,11 +152,8 @@ def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> N
         metavar="R",
         help="mean arrival rate in requests/s (default: the workload's)",
     )
-    rate.add_argument(
-        "--concurrency",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="N requests at the same time, instead of the workload's arrivals",
+    add_count(
+        rate, "--concurrency", "N requests at the same time, instead of the workload's arrivals"
     )
     add_old_flag(rate, "--load", "--scale", positive_number)
 
@@ -266,13 +263,7 @@ def add_acceptance(parser: argparse.ArgumentParser, text: str = ACCEPTANCE) -> N
 
 
 def add_seed(parser: argparse._ActionsContainer, what: str) -> None:
-    parser.add_argument(
-        "--seed",
-        type=integer_between(0, 2**32 - 1),
-        default=0,
-        metavar="N",
-        help=f"seed of {what} (default: 0)",
-    )
+    add_count(parser, "--seed", f"seed of {what} (default: 0)", least=0, most=2**32 - 1, default=0)
 
 
 def add_request_timeout(parser: argparse.ArgumentParser, default_ms: float) -> None:

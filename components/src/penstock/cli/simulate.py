@@ -11,7 +11,7 @@ from penstock.cli import arguments, replaying
 from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import add_report, require_report, write_replay_report
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.values import duration_ms, integer_between
+from penstock.cli.values import add_count, duration_ms
 from penstock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     replaying.add_slo(parser)
     replaying.add_acceptance(parser)
     replaying.add_calibration(parser)
-    parser.add_argument(
+    add_count(
+        parser,
         "--seeds",
-        type=integer_between(1, 100),
-        metavar="N",
-        help="number of replays per graph (default: 3; 1 for a trace without the KV router)",
+        "number of replays per graph (default: 3; 1 for a trace without the KV router)",
+        most=100,
     )
     add_switch(
         parser,

@@ -71,3 +71,17 @@ def integer_between(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def add_count(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    purpose: str,
+    *,
+    least: int = 1,
+    most: int = 1_000_000,
+    default: int | None = None,
+) -> None:
+    """An option with an integer."""
+    convert = integer_between(least, most)
+    parser.add_argument(flag, type=convert, default=default, metavar="N", help=purpose)
