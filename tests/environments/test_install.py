@@ -156,6 +156,17 @@ def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
     assert (root / "smollm2" / "mine.txt").exists()
 
 
+def test_an_environment_that_only_an_older_version_knows_can_be_removed(root: Path) -> None:
+    folder = root / "llamacpp-nixl"
+    folder.mkdir(parents=True)
+    (folder / "pyvenv.cfg").touch()
+    done = penstock("tools", "env", "remove", "llamacpp-nixl")
+    assert (done.returncode, "no environment is called" in done.stderr) == (8, True)
+    (folder / STAMP).touch()
+    assert penstock("tools", "env", "remove", "llamacpp-nixl").stdout == "removed llamacpp-nixl\n"
+    assert not folder.exists()
+
+
 def test_what_an_interrupted_installation_left_is_removed_and_installed_over(root: Path) -> None:
     environment = find_environment("sim")
     folder.begin(environment.path)
