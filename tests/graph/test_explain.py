@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph.explain import MAIN_KEYS
-from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
+from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
 from penstock.hardware.gpus import gpu_fix, meant_gpu
@@ -101,10 +101,6 @@ def test_a_foreign_key_is_in_one_table_and_no_key_of_the_graph() -> None:
         model = model_at(steps, Graph) if steps else Graph
         assert model is not None
         assert not places.keys() & model.model_fields.keys(), section
-
-
-def test_a_key_without_a_known_meaning_has_no_fix() -> None:
-    assert fix_of_key(("decode", "flavor")) == ""
 
 
 @pytest.mark.parametrize(

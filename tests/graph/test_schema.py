@@ -247,10 +247,6 @@ def test_stale_files_are_written_once_and_named_by_check(
     assert (printed.out, printed.err) == ("", f"{stale}: stale. Fix: Run `make generate`.\n")
 
 
-def test_there_are_at_least_five_examples() -> None:
-    assert len(EXAMPLES) >= 5
-
-
 @pytest.mark.parametrize("section", EXAMPLES)
 def test_an_example_of_values_yaml_is_part_of_a_valid_graph(section: str) -> None:
     assert "\n".join(f"#   {line}" for line in EXAMPLES[section].splitlines()) in values_yaml()

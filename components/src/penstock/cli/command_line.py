@@ -60,18 +60,18 @@ class CommandParser(argparse.ArgumentParser):
             elif not part.startswith("-") or part == "-" or _NEGATIVE_NUMBER.fullmatch(part):
                 arguments.append(part)
             else:
-                value = next(parts, None) if self._needs_value(part) else None
-                options += self._joined(part, value)
+                setting = next(parts, None) if self._needs_value(part) else None
+                options += self._joined(part, setting)
         return options, arguments
 
-    def _joined(self, part: str, value: str | None) -> list[str]:
+    def _joined(self, part: str, setting: str | None) -> list[str]:
         """The option and its value, as one word where argparse would take `-5ms` for an option."""
-        if value is None:
+        if setting is None:
             return [part]
-        is_option = value in self._option_string_actions or value[:2] in self._option_string_actions
-        if is_option or value == "-" or not value.startswith("-"):
-            return [part, value]
-        return [f"{part}={value}" if part.startswith("--") else f"{part}{value}"]
+        is_option = {setting, setting[:2]} & self._option_string_actions.keys()
+        if is_option or setting == "-" or not setting.startswith("-"):
+            return [part, setting]
+        return [f"{part}={setting}" if part.startswith("--") else f"{part}{setting}"]
 
     def _needs_value(self, part: str) -> bool:
         """Whether the value of the option is the next part of the command line."""

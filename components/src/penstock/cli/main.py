@@ -188,9 +188,9 @@ def selected_command(command: str, rest: Sequence[str]) -> tuple[str, list[str]]
         if words[:1] == [second]:
             return name, words[1:]
         for number, word in enumerate(words if second.startswith("--") else ()):
-            option, equals, value = word.partition("=")
+            option, equals, argument = word.partition("=")
             if option == second:
-                words[number : number + 1] = [value] if equals else []
+                words[number : number + 1] = [argument] if equals else []
                 return name, words
     return command, words
 

@@ -38,21 +38,21 @@ def duration_ms(text: str) -> float:
 
 def simulation_speed(text: str) -> float:
     """A factor that a machine can keep up with."""
-    value = positive_number(text)
-    if not 0.01 <= value <= FASTEST:
+    speed = positive_number(text)
+    if not 0.01 <= speed <= FASTEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0.01 and {FASTEST}")
-    return value
+    return speed
 
 
 def positive_number(text: str) -> float:
     try:
-        value = float(text)
+        number = float(text)
     except ValueError:
-        value = 0.0
-    if not 0 < value < MOST:
+        number = 0.0
+    if not 0 < number < MOST:
         message = f"{text!r} is not a number above 0 and below {MOST:,}"
         raise argparse.ArgumentTypeError(message)
-    return value
+    return number
 
 
 def share(text: str) -> float:

@@ -53,10 +53,10 @@ def set_values(
     A key may need those before it: they are set before it, and unset after it.
     GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
     """
-    unset = [key for key, value in changes.items() if value is None]
+    unset = [key for key, setting in changes.items() if setting is None]
     for key in [*reversed(unset), *(key for key in changes if key not in unset)]:
-        value = changes[key]
-        entry = plain_number(value) if isinstance(value, float | int) else value or "null"
+        setting = changes[key]
+        entry = plain_number(setting) if isinstance(setting, float | int) else setting or "null"
         text = _with_entry(text, section, key, entry, source)
     return text
 
@@ -72,15 +72,17 @@ def set_texts(
     """
     expected = parse_graph(text, source).values
     # From the end, as several items move those that follow.
-    for path, value in sorted(changes.items(), key=lambda change: _last_first(change[0])):
-        words = (value,) if isinstance(value, str) else value
+    for path, replacement in sorted(changes.items(), key=lambda change: _last_first(change[0])):
+        words = (replacement,) if isinstance(replacement, str) else replacement
         splices = _splices(text, path, [json.dumps(w, ensure_ascii=False) for w in words])
         if not splices:
-            raise GraphError(_by_hand(source, path, value))
+            raise GraphError(_by_hand(source, path, replacement))
         text = _spliced(text, splices[0])
-        expected = _with_value(expected, path, value)
+        expected = _with_value(expected, path, replacement)
     if parse_graph(text, source).values != expected:
-        raise GraphError(*(_by_hand(source, path, value) for path, value in changes.items()))
+        raise GraphError(
+            *(_by_hand(source, path, replacement) for path, replacement in changes.items())
+        )
     return text
 
 
@@ -90,8 +92,8 @@ def _last_first(path: Path) -> tuple[str, int]:
     return (place_of(path[:-1]), -last) if isinstance(last, int) else (place_of(path), 0)
 
 
-def _by_hand(source: str, path: Path, value: str | tuple[str, ...]) -> Problem:
-    text = value if isinstance(value, str) else "`, `".join(value)
+def _by_hand(source: str, path: Path, replacement: str | tuple[str, ...]) -> Problem:
+    text = replacement if isinstance(replacement, str) else "`, `".join(replacement)
     return Problem(
         file=source,
         place=place_of(path),
@@ -136,7 +138,7 @@ def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
         child: yaml.Node = node.value[int(key)]
         return child
     if isinstance(node, yaml.MappingNode):
-        return next((value for name, value in node.value if name.value == str(key)), None)
+        return next((child for name, child in node.value if name.value == str(key)), None)
     return None
 
 
@@ -156,17 +158,17 @@ def _spaced(text: str, at: int, quoted: str) -> str:
     return f"{before}{quoted}{after}"
 
 
-def _with_value(values: Any, keys: Path, value: Any) -> Any:
+def _with_value(values: Any, keys: Path, replacement: Any) -> Any:
     """The values with another one at the path."""
     if not keys:
-        return value
+        return replacement
     if isinstance(values, (list, tuple)):
         at = int(keys[0])
-        if len(keys) == 1 and isinstance(value, tuple):
-            return [*values[:at], *value, *values[at + 1 :]]
-        return [*values[:at], _with_value(values[at], keys[1:], value), *values[at + 1 :]]
+        if len(keys) == 1 and isinstance(replacement, tuple):
+            return [*values[:at], *replacement, *values[at + 1 :]]
+        return [*values[:at], _with_value(values[at], keys[1:], replacement), *values[at + 1 :]]
     section = values or {}
-    return {**section, keys[0]: _with_value(section.get(keys[0]), keys[1:], value)}
+    return {**section, keys[0]: _with_value(section.get(keys[0]), keys[1:], replacement)}
 
 
 def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
@@ -290,20 +292,20 @@ def _unknown(source: str, name: str, known: list[str]) -> Problem:
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 
-def _with_entry(text: str, name: str, key: str, value: str, source: str) -> str:
+def _with_entry(text: str, name: str, key: str, written: str, source: str) -> str:
     """The text after the first splice that gives the expected values when it is read again."""
     path = (name, key)
-    loaded = yaml.load(value, Loader=SafeLoader)  # noqa: S506
+    loaded = yaml.load(written, Loader=SafeLoader)  # noqa: S506
     # The edited text is read again: a splice that changes anything else is never written.
     expected = _with_value(parse_graph(text, source).values, path, loaded)
-    for splice in _splices(text, path, [value]):
+    for splice in _splices(text, path, [written]):
         edited = _spliced(text, splice)
         try:
             if parse_graph(edited, source).values == expected:
                 return edited
         except GraphError:
             continue
-    raise GraphError(_by_hand(source, path, value))
+    raise GraphError(_by_hand(source, path, written))
 
 
 def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:
