@@ -282,7 +282,7 @@ def _require_model(folder: Path) -> None:
     from penstock.models.find import find_model
 
     if not (folder / "config.json").is_file():
-        message = f"{folder} has no config.json" if folder.is_dir() else f"{folder} is no folder"
+        message = f"{folder} has no config.json"
         fix = "Name the folder with the files of the model, or remove --model."
         raise UsageError(message, place="--model", fix=fix)
     try:
