@@ -1,7 +1,7 @@
 """Files and keys of other tools: Helm charts, Compose, Dynamo manifests, engines, KServe, llm-d.
 
-One message says what a file is that is no graph; `explain.py` gives the place of a key in a graph,
-or says why there is none.
+One message says what a file is if it is not a graph; `explain.py` gives the place of a key in a
+graph, or says why there is none.
 """
 
 from __future__ import annotations
