@@ -88,10 +88,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("down a b c", "unexpected arguments 'b', 'c'\nUsage: penstock down GRAPH [OPTIONS]. "),
         ("ls extra", "penstock ls: unexpected argument 'extra'\nUsage: penstock ls [OPTIONS]. "),
         ("tools schema -- -x", "unexpected argument '-x'\n"),
-        (
-            "tools env extra",
-            "argument action: 'extra' is not one of install, list, rem",
-        ),
+        ("tools env extra", "argument action: 'extra' is not one of install, list, rem"),
         ("scale", "GRAPH, POOL=N\nUsage: penstock scale GRAPH POOL=N... [OPTIONS]. "),
         (
             "scale decode=2",

@@ -204,11 +204,7 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     ("changed", "code", "message"),
     [
         (("--model", "gpt-oss-12b"), UsageError, "Did you mean gpt-oss-120b? Known: openai/gpt-"),
-        (
-            ("--gpu", "a100"),
-            UsageError,
-            "a100 is not supported. Fix: Use one of h100, ",
-        ),
+        (("--gpu", "a100"), UsageError, "a100 is not supported. Fix: Use one of h100, "),
         (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),

@@ -19,10 +19,7 @@ GRAPHS = [text.removeprefix("yaml\n") for text in TEXT.split("```")[1::2]]
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_graph_on_the_page_passes_the_strict_check(
-    graph: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "graph.yaml"
     file.write_text(graph)

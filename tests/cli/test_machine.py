@@ -106,9 +106,7 @@ def test_a_graph_is_written_as_utf_8_in_every_locale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", [".", "", "no/x.yaml"])
 def test_an_output_that_is_not_a_file_has_a_fix(
-    target: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     message, _, fix = error_of(["render", str(QUICKSTART), "-o", target], 3).partition(". Fix: ")
@@ -125,11 +123,7 @@ def test_an_output_that_is_not_a_file_has_a_fix(
     ],
 )
 def test_init_refuses_a_file_before_it_asks(
-    file: str,
-    cause: str,
-    fix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    file: str, cause: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

@@ -164,11 +164,7 @@ def test_a_report_without_a_recommendation_shows_the_closest_graph(
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_the_search(
-    more: list[str],
-    message: str,
-    asked: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    more: list[str], message: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))  # none is needed

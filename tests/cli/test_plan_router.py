@@ -87,11 +87,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     ],
 )
 def test_what_cannot_be_tuned_is_refused(
-    argv: list[str],
-    code: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     output = error_of(["plan", "--router", *argv, "--workload", "short-chat"], code)

@@ -131,9 +131,7 @@ def test_a_deprecated_flag_and_its_new_name_exclude_each_other(
     assert "not allowed with argument" in capsys.readouterr().err
 
 
-def test_without_deprecated_flags_there_is_no_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_without_deprecated_flags_there_is_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
     args = parsed("--workload", "document")
     assert (args.scale, args.rate, args.gpu_hour_price) == (1.0, None, None)
     assert capsys.readouterr().err == ""

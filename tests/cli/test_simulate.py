@@ -280,12 +280,7 @@ def test_requests_that_arrive_at_once_have_no_highest_scale(tmp_path: Path) -> N
     ],
 )
 @pytest.mark.needs("sim")
-def test_bad_input(
-    arguments: list[str],
-    code: int,
-    words: str,
-    workload: str,
-) -> None:
+def test_bad_input(arguments: list[str], code: int, words: str, workload: str) -> None:
     extra = [] if "--workload" in arguments else ["--workload", workload]
     assert words in error_of(["simulate", *arguments, *extra], code)
 
@@ -325,9 +320,7 @@ def test_acceptance_takes_the_name_of_published_rates() -> None:
 
 
 def test_without_the_environment_it_says_what_to_install(
-    workload: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     output = error_of(["simulate", DISAGG, "--workload", workload], 8).strip()

@@ -76,11 +76,7 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_status_of_a_busy_graph_fits() -> None:
     replica = running().replicas[0]
     busy = with_fields(
-        replica,
-        name="event-broker.10",
-        state=ReplicaState.UNHEALTHY,
-        pid=4_194_304,
-        restarts=120,
+        replica, name="event-broker.10", state=ReplicaState.UNHEALTHY, pid=4_194_304, restarts=120
     )
     worker = WorkerLoad(running=1024, queued=20_000, request_rate=1234.5, kv_usage=1.0)
     total = FrontendMetrics(

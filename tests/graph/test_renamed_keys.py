@@ -83,13 +83,7 @@ def test_reading_a_file_warns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [
-        ["check"],
-        ["render"],
-        ["explain"],
-        ["diff", "--from", "SAME"],
-        ["scale", "worker=2"],
-    ],
+    [["check"], ["render"], ["explain"], ["diff", "--from", "SAME"], ["scale", "worker=2"]],
     ids=lambda argv: str(argv[0]),
 )
 def test_every_verb_prints_each_warning_once_to_stderr(argv: list[str], tmp_path: Path) -> None:

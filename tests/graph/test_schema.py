@@ -15,14 +15,7 @@ from penstock.errors import GraphError
 from penstock.graph import generate
 from penstock.graph.cluster import CacheClaim, ModelCache, Topology
 from penstock.graph.component import Autoscaling, Planner, WorkerPool
-from penstock.graph.gateway import (
-    GatewaySection,
-    Limits,
-    RateLimit,
-    SectionKeys,
-    Timeouts,
-    Tls,
-)
+from penstock.graph.gateway import GatewaySection, Limits, RateLimit, SectionKeys, Timeouts, Tls
 from penstock.graph.generate import EXAMPLES, pool_defaults, reference_markdown, values_yaml
 from penstock.graph.load import parse_graph
 from penstock.graph.model import Graph, Speculation, Tracing

@@ -232,10 +232,7 @@ def _finish(
     requests = with_lengths(captured, option)
     workers = {worker for request in requests for worker in request.record.workers}
     result = report(
-        captured,
-        requests,
-        files.write(requests),
-        engine_is_substitute=are_mockers(workers),
+        captured, requests, files.write(requests), engine_is_substitute=are_mockers(workers)
     )
     known = texts.known(requests) if texts is not None else 0
     if texts is not None and known:

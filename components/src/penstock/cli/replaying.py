@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli.command_line import add_switch
 from penstock.cli.other_names import warn_renamed
-from penstock.cli.values import (
-    acceptance_rates,
-    add_count,
-    duration_ms,
-    positive_number,
-    share,
-)
+from penstock.cli.values import acceptance_rates, add_count, duration_ms, positive_number, share
 from penstock.errors import UsageError
 from penstock.text.numbers import plain_number, significant
 

@@ -118,10 +118,7 @@ def _with_flags(args: argparse.Namespace, deployment: Replayable) -> Replayable:
 
 
 def _print(
-    args: argparse.Namespace,
-    study: Study,
-    deployments: list[Replayable],
-    planned: list[Replayable],
+    args: argparse.Namespace, study: Study, deployments: list[Replayable], planned: list[Replayable]
 ) -> int:
     from penstock.reports.text import NARROW, print_report
     from penstock.simulate.documents import as_json

@@ -61,9 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port",
-        type=PORT,
-        help="port of the endpoint (default: the graph's; 0: any free port)",
+        "--port", type=PORT, help="port of the endpoint (default: the graph's; 0: any free port)"
     )
     parser.add_argument(
         "--host",
@@ -89,10 +87,7 @@ def _add_page(parser: argparse.ArgumentParser) -> None:
         "also serve the page of `penstock top --web` on loopback (needs the environment page)",
     )
     parser.add_argument(
-        "--page-port",
-        type=PORT,
-        metavar="N",
-        help="port of the page (default: any free port)",
+        "--page-port", type=PORT, metavar="N", help="port of the page (default: any free port)"
     )
 
 

@@ -16,11 +16,7 @@ from penstock.engines.engine import (
 )
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.engines.settings import Settings, read_settings
-from penstock.manifests.deployment import (
-    Component,
-    Launch,
-    UnknownConfig,
-)
+from penstock.manifests.deployment import Component, Launch, UnknownConfig
 from penstock.text.values import as_mapping, positive_int
 
 # Workers that register no chat model.

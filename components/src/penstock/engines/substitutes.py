@@ -89,9 +89,7 @@ Converter = Callable[[str], Any]
 
 class FlexibleArgumentParser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
-        self,
-        args: Sequence[str] | None = None,
-        namespace: argparse.Namespace | None = None,
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         words = list(sys.argv[1:] if args is None else args)
         if "--config" in words:
@@ -281,9 +279,7 @@ def _without_suffixes(text: str) -> str:
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     for at in range(0, len(parts), 2):
         parts[at] = re.sub(
-            r"\b\d+(?:\.\d+)?[kKmMgGtT]\b",
-            lambda number: str(human_int(number[0])),
-            parts[at],
+            r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda number: str(human_int(number[0])), parts[at]
         )
     return "".join(parts)
 

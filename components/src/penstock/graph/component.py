@@ -38,7 +38,7 @@ class Autoscaling(Spec):
         "the chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
         "external: an autoscaler that you create. Its scaleTargetRef must name the scaling "
         "adapter RELEASE-COMPONENT. With platform plain, it must name the Deployment or "
-        "LeaderWorkerSet RELEASE-COMPONENT.",
+        "LeaderWorkerSet RELEASE-COMPONENT."
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = Field(
@@ -138,8 +138,7 @@ class Component(Spec):
         "and, in pools, engine.env.",
     )
     args: Items[str] = Field(
-        default=(),
-        description="Additional command-line arguments of this component.",
+        default=(), description="Additional command-line arguments of this component."
     )
     pod: Opaque = Field(
         default={},

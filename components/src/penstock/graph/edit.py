@@ -326,7 +326,4 @@ def _new_section(
     indent = " " * start.column
     block = f"{key}{newline}{indent}  {entry}{newline}"
     lead = "" if text[:end].endswith("\n") else newline
-    return [
-        (end, end, f"{lead}{indent}{block}"),
-        (start.index, start.index, f"{block}{indent}"),
-    ]
+    return [(end, end, f"{lead}{indent}{block}"), (start.index, start.index, f"{block}{indent}")]

@@ -226,8 +226,7 @@ class EngineSpec(Spec):
         "and sglang, the value null removes an option that the chart sets.",
     )
     args: Items[str] = Field(
-        default=(),
-        description="Additional command-line arguments of every worker.",
+        default=(), description="Additional command-line arguments of every worker."
     )
     env: Env = Field(default={}, description="Environment variables of every worker.")
 
@@ -358,8 +357,7 @@ class Graph(Spec):
         description=("Settings of `penstock verify`; they do not affect the manifests."),
     )
     drill: Drill = Field(
-        default=Drill(),
-        description="Limits of `penstock drill`; they do not affect the manifests.",
+        default=Drill(), description="Limits of `penstock drill`; they do not affect the manifests."
     )
     checks: Checks = Field(
         default=Checks(),

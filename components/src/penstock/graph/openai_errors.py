@@ -74,9 +74,7 @@ ERRORS: Mapping[int, OpenAIError] = {
         headers={"retry-after": "5"},
     ),
     504: OpenAIError(
-        message="The response took longer than this gateway permits.",
-        type=SERVER,
-        code="timeout",
+        message="The response took longer than this gateway permits.", type=SERVER, code="timeout"
     ),
 }
 

@@ -112,10 +112,7 @@ def known_shape(name: str) -> ModelShape | None:
 
 # Families of which every published model is known, as (beginning, sizes). The safeguard models
 # have the same sizes.
-FAMILIES = (
-    ("openai/gpt-oss-", ("20b", "120b")),
-    ("openai/gpt-oss-safeguard-", ("20b", "120b")),
-)
+FAMILIES = (("openai/gpt-oss-", ("20b", "120b")), ("openai/gpt-oss-safeguard-", ("20b", "120b")))
 SHORTEST_WORD = 3  # `V3` and `R1` are different models; `Qwem` is none
 _WORDS = re.compile(r"[a-z]+|[0-9.]*[0-9]")
 

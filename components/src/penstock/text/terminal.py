@@ -73,11 +73,7 @@ def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
         return [line]
     indent = indent if indent < width // 2 + 1 else 2
     return wrap(
-        line,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
 
 
