@@ -114,7 +114,7 @@ def test_a_value_that_the_release_accepts_is_accepted(values: dict[str, Any]) ->
             "Write an integer.",
         ),
         ({"speculative_config": {"decoding_type": "Medusa"}}, "removed", "", "Eagle3"),
-        ({"speculative_config": {"decoding_type": "Eagle9"}}, "value", "", "mean Eagle"),
+        ({"speculative_config": {"decoding_type": "Eagle9"}}, "value", "", "mean `Eagle"),
         ({"speculative_config": {"max_draft_len": 3}}, "value", "speculative_config", "decoding"),
         (
             {"speculative_config": {"decoding_type": "PARD"}},
