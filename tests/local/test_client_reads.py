@@ -53,7 +53,7 @@ class Clock:
 
 
 async def measured(
-    traceparent: str = "", header: str = "", clock: Clock | None = None
+    traceparent: str = "", header: bytes = b"", clock: Clock | None = None
 ) -> tuple[Frontend, int]:
     """The frontend after one request, and the bytes that its client read.
 
@@ -71,7 +71,7 @@ async def measured(
     in_front = adapter("mocker", inner, outer, reads)
     await in_front.start()
     try:
-        headers = {"traceparent": traceparent, header: "http"}
+        headers = {"traceparent": traceparent, header.decode(): "http"}
         size = await asyncio.to_thread(_read, outer, headers, clock)
         if not header:
             await asyncio.wait_for(frontend.has_rows.wait(), LIMIT_S)
@@ -121,14 +121,14 @@ async def test_the_trace_of_the_client_is_kept_and_always_sampled(flags: str) ->
 
 @pytest.mark.parametrize("sent", ["", f"00-{'0' * 32}-b7ad6b7169203331-01", "00-é-1", "x" * 9000])
 def test_a_request_without_a_valid_trace_gets_a_new_one(sent: str) -> None:
-    trace = ClientRead.of({"traceparent": sent}).trace_id
+    trace = ClientRead.of({b"traceparent": sent.encode()}).trace_id
     assert len(trace) == 32
     assert int(trace, 16)
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize("header", ["", *PROXY_HEADERS])
-async def test_a_proxied_request_is_not_measured(header: str) -> None:
+@pytest.mark.parametrize("header", [b"", *PROXY_HEADERS])
+async def test_a_proxied_request_is_not_measured(header: bytes) -> None:
     frontend, _ = await measured(header=header)
     assert len(frontend.rows) == (0 if header else 1)
     assert len(frontend.traceparents) == 1

@@ -20,16 +20,14 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from aiohttp import web
-
 PATH = "/penstock/client-reads"
 MOST = 10_000  # measurements that wait for an export; the receiver is in the process of `up`
 SOCKET_BYTES = 64 * 1024
 BUFFER_BYTES = 16 * 1024
 # Sent by proxies such as the Envoy that `up` starts. A proxy buffers the response, so its reading
 # says nothing about the client.
-PROXY_HEADERS = ("x-forwarded-proto", "x-forwarded-for", "forwarded", "via")
-TRACEPARENT = re.compile(r"00-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+PROXY_HEADERS = (b"x-forwarded-proto", b"x-forwarded-for", b"forwarded", b"via")
+TRACEPARENT = re.compile(rb"00-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(kw_only=True)
@@ -42,17 +40,18 @@ class ClientRead:
     span_id: str = field(default_factory=lambda: secrets.token_hex(8))
     blocked_ns: int = 0
     """Time in which the buffers towards the client were full."""
+    _full_since_ns: int | None = None
     end_ns: int = 0
     """When the last byte was in these buffers; ns since the epoch."""
 
     @classmethod
     def of(
-        cls, headers: Mapping[str, str], clock_ns: Callable[[], int] = time.monotonic_ns
+        cls, headers: Mapping[bytes, bytes], clock_ns: Callable[[], int] = time.monotonic_ns
     ) -> ClientRead:
         """Keeps the client's trace ID if it is valid."""
-        valid = TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+        valid = TRACEPARENT.fullmatch(headers.get(b"traceparent", b""))
         return cls(
-            trace_id=valid["trace"] if valid else secrets.token_hex(16),
+            trace_id=valid["trace"].decode() if valid else secrets.token_hex(16),
             is_measured=not any(name in headers for name in PROXY_HEADERS),
             clock_ns=clock_ns,
         )
@@ -66,6 +65,13 @@ class ClientRead:
         that it does not know.
         """
         return f"00-{self.trace_id}-{self.span_id}-01"
+
+    def note_full(self, is_full: bool) -> None:
+        """Whether the buffers are full from now on."""
+        now_ns = self.clock_ns()
+        if self._full_since_ns is not None:
+            self.blocked_ns += now_ns - self._full_since_ns
+        self._full_since_ns = now_ns if is_full else None
 
 
 class ClientReads:
@@ -89,10 +95,13 @@ class ClientReads:
         url = env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
         return cls(url) if url and env.get("OTEL_EXPORT_ENABLED") == "true" else None
 
-    def begin(self, request: web.BaseRequest) -> ClientRead:
-        read = ClientRead.of(request.headers, self._clock_ns)
-        if read.is_measured and request.transport is not None:
-            _limit_buffers(request.transport)
+    def begin(self, headers: Mapping[bytes, bytes], transport: asyncio.Transport) -> ClientRead:
+        """``headers``: of the request; ``transport``: to its client."""
+        read = ClientRead.of(headers, self._clock_ns)
+        if read.is_measured:
+            transport.set_write_buffer_limits(high=BUFFER_BYTES)
+            connection = transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
         return read
 
     def end(self, read: ClientRead) -> None:
@@ -125,10 +134,3 @@ class ClientReads:
         with contextlib.closing(connection), contextlib.suppress(OSError, HTTPException):
             connection.request("POST", PATH, json.dumps(rows))
             connection.getresponse()
-
-
-def _limit_buffers(transport: asyncio.Transport) -> None:
-    transport.set_write_buffer_limits(high=BUFFER_BYTES)
-    connection = transport.get_extra_info("socket")
-    if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from .errors import CHAT, COMPLETIONS, PROMPTS, RESPONSES, UNSUPPORTED, Refusal
@@ -196,9 +197,8 @@ def review(
     ``renders_tools``: whether the chat template writes the tools into the prompt.
     ``output_limit``: in tokens, of requests that set none; None: the engine's own.
     """
-    for rule in RULES:
-        is_for = path in rule.paths and engine in rule.engines
-        if is_for and rule.is_used(_value_at(body, rule.param), body):
+    for name, rule in _rules_for(path, engine):
+        if name in body and rule.is_used(_value_at(body, rule.param), body):
             return rule.refusal(engine)
     if (refusal := _unknown_parameter(path, body) or _unread_part(path, body, engine)) is not None:
         return refusal
@@ -213,6 +213,13 @@ def review(
     return Accepted(changed=changed, headers=headers)
 
 
+@cache
+def _rules_for(path: str, engine: str) -> list[tuple[str, Rule]]:
+    """Each with the name of its parameter in the body."""
+    rules = [rule for rule in RULES if path in rule.paths and engine in rule.engines]
+    return [(rule.param.partition(".")[0], rule) for rule in rules]
+
+
 def _value_at(body: Body, param: str) -> Any:
     name, _, inner = param.partition(".")
     value = body.get(name)
@@ -220,10 +227,12 @@ def _value_at(body: Body, param: str) -> Any:
 
 
 def _unknown_parameter(path: str, body: Body) -> Refusal | None:
-    names = [n for n, value in body.items() if n not in KNOWN_OF_RESPONSES and value is not None]
-    if path != RESPONSES or not names:
+    if path != RESPONSES:
         return None
-    param = names[0]
+    names = (n for n, value in body.items() if n not in KNOWN_OF_RESPONSES and value is not None)
+    param = next(names, None)
+    if param is None:
+        return None
     fix = f"Use {INSTEAD[param]!r}" if param in INSTEAD else "Remove it from the request"
     message = f"{path} has no parameter {param!r}, so Dynamo would ignore it. {fix}."
     return Refusal(message=message, param=param, code=UNSUPPORTED)
@@ -265,9 +274,8 @@ def _ignored(body: Body, engine: str, sees_tools: bool) -> Iterable[str]:
         names += IGNORED_BY_THE_MOCKER
     elif not sees_tools and body.get("tool_choice") in (None, "auto"):
         names += ("tools",)  # a required call follows a grammar, not the prompt
-    values = {name: body.get(name) for name in names}
     # 0 is a value of a parameter, such as a temperature, and equals False.
-    return (n for n, v in values.items() if v is not None and v is not False and v != [])
+    return [n for n in names if (v := body.get(n)) is not None and v is not False and v != []]
 
 
 def _with_parameters(tool: Any) -> Any:
