@@ -76,8 +76,19 @@ class PenstockError(Exception):
     exit_code: ClassVar[int]
     """Exit code of the process."""
 
-    def __init__(self, *problems: Problem | str) -> None:
-        self.problems = tuple(Problem(message=p) if isinstance(p, str) else p for p in problems)
+    def __init__(
+        self,
+        *problems: Problem | str,
+        message: str = "",
+        file: str = "",
+        line: int | None = None,
+        place: str = "",
+        fix: str = "",
+    ) -> None:
+        """Several problems, or the fields of one."""
+        several = tuple(Problem(message=p) if isinstance(p, str) else p for p in problems)
+        only = Problem(message=message, file=file, line=line, place=place, fix=fix)
+        self.problems = (*several, only) if message else several
         super().__init__("\n".join(str(p) for p in self.problems))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.environments.packaged_models import packaged_model_fix
-from penstock.errors import InputError, MissingToolError, PenstockError, Problem
+from penstock.errors import InputError, MissingToolError, PenstockError
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
@@ -91,24 +91,22 @@ def arguments(
 def _missing_model(model: str) -> PenstockError:
     if fix := packaged_model_fix(model, "safetensors"):
         message = f"{model} comes in a package that is not installed on this machine"
-        return MissingToolError(Problem(place="model.id", message=message, fix=fix))
+        return MissingToolError(place="model.id", message=message, fix=fix)
     message = (
         f"{model!r} is not a model folder on this machine (config.json, tokenizer.json and weights)"
     )
     fix = (
         f"Set `model.path` to an existing model folder, or run `penstock tools tiny-model {model}`."
     )
-    return InputError(Problem(place="model.path", message=message, fix=fix))
+    return InputError(place="model.path", message=message, fix=fix)
 
 
 def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
     """``python``. MissingToolError when the environment is not installed."""
     if python is None:
         raise MissingToolError(
-            Problem(
-                place="engine.device",
-                message=f"vLLM on a CPU needs environment {name}, which is not installed",
-                fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
-            )
+            place="engine.device",
+            message=f"vLLM on a CPU needs environment {name}, which is not installed",
+            fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
         )
     return python

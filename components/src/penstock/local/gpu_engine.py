@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import InputError, ManifestError, Problem
+from penstock.errors import InputError, ManifestError
 from penstock.local import cpu_engine
 from penstock.local.gpus.visible import VARIABLE
 from penstock.manifests import flags
@@ -61,7 +61,7 @@ def replica_gpus(component: Component, launch: Launch) -> int:
 
 def _problem(component: Component, message: str) -> ManifestError:
     fix = "Use `--engine mocker`, or change the component's GPUs or nodes."
-    return ManifestError(Problem(place=component.name, message=message, fix=fix))
+    return ManifestError(place=component.name, message=message, fix=fix)
 
 
 def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> GpuModel:
@@ -72,13 +72,11 @@ def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> Gp
         return GpuModel(arguments=arguments, weights_bytes=0)  # named in a file or a variable
     if folder is None:
         raise InputError(
-            Problem(
-                place="model",
-                message=f"{name!r} is neither a model folder on this machine nor in the Hugging "
-                "Face cache, and `up` downloads no model",
-                fix=f"Run `hf download {name}`, set `model.path` to a folder, or use "
-                "`--engine mocker`.",
-            )
+            place="model",
+            message=f"{name!r} is neither a model folder on this machine nor in the Hugging "
+            "Face cache, and `up` downloads no model",
+            fix=f"Run `hf download {name}`, set `model.path` to a folder, or use "
+            "`--engine mocker`.",
         )
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if Path(name).expanduser().is_dir():  # a hub id stays: it is the served name's default

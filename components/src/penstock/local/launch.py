@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ManifestError
 from penstock.files import write_file
 from penstock.local import tracing
 from penstock.local.deployment import Infrastructure, Program
@@ -61,11 +61,9 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
         if not target.is_relative_to(root.resolve()):
             # A foreign manifest must not overwrite the user's files with `..`.
             raise ManifestError(
-                Problem(
-                    place=program.name,
-                    message=f"the path of file {path!r} leaves the run's folder",
-                    fix="Use a path without `..` for the file and its mount.",
-                )
+                place=program.name,
+                message=f"the path of file {path!r} leaves the run's folder",
+                fix="Use a path without `..` for the file and its mount.",
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         write_file(target, text)

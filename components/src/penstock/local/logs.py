@@ -35,7 +35,7 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     if name and logs:
         fix = f"Use one of {', '.join(log.stem for log in logs)}."
         message = f"no process is called {name!r}"
-        raise UsageError(Problem(file=str(state.source), message=message, fix=fix))
+        raise UsageError(file=str(state.source), message=message, fix=fix)
     message, fix = "the graph was never up", f"Run {command('up', state.source)}."
     other = None
     if state.source.exists():

@@ -156,15 +156,13 @@ def _require_model(source: Source) -> None:
         return
     if model_folder(loaded.graph.model.path) is None:
         raise InputError(
-            Problem(
-                file=loaded.source,
-                line=loaded.places.line_of("model.path"),
-                place="model.path",
-                message=f"{loaded.graph.model.path!r} is not a model folder on this machine "
-                "(config.json and tokenizer.json)",
-                fix="Set it to an existing model folder, or remove `path` to use the packaged "
-                "tokenizer.",
-            )
+            file=loaded.source,
+            line=loaded.places.line_of("model.path"),
+            place="model.path",
+            message=f"{loaded.graph.model.path!r} is not a model folder on this machine "
+            "(config.json and tokenizer.json)",
+            fix="Set it to an existing model folder, or remove `path` to use the packaged "
+            "tokenizer.",
         )
 
 

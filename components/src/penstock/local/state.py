@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.errors import AlreadyUpError, InputError, Problem
+from penstock.errors import AlreadyUpError, InputError
 from penstock.files import naming, write_file
 from penstock.local.state_file import LocalState, dump_state, load_state
 from penstock.text.commands import command, restart
@@ -92,11 +92,9 @@ class StateDir:
             (self.path / "lock").touch()
         except OSError as error:
             raise InputError(
-                Problem(
-                    file=str(self.path),
-                    message=f"the state folder cannot be written: {error.strerror}",
-                    fix="Set PENSTOCK_STATE_HOME to another folder.",
-                )
+                file=str(self.path),
+                message=f"the state folder cannot be written: {error.strerror}",
+                fix="Set PENSTOCK_STATE_HOME to another folder.",
             ) from None
 
     def acquire(self) -> None:
@@ -106,12 +104,10 @@ class StateDir:
         if not _lock(lock):
             lock.close()
             raise AlreadyUpError(
-                Problem(
-                    file=str(self.source),
-                    message=f"the graph is already up (pid {self.owner_pid()})",
-                    fix="It applies edits of the file; `penstock status` shows them. To start "
-                    f"again, run {command('down', self.source)} first.",
-                )
+                file=str(self.source),
+                message=f"the graph is already up (pid {self.owner_pid()})",
+                fix="It applies edits of the file; `penstock status` shows them. To start "
+                f"again, run {command('down', self.source)} first.",
             ) from None
         with naming(self.path / "lock"):
             lock.truncate(0)
@@ -200,11 +196,9 @@ class StateDir:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise InputError(
-                Problem(
-                    file=str(self.state_file),
-                    message=f"the state of the running graph cannot be read: {reason}",
-                    fix=f"Run {restart(self.source)}.",
-                )
+                file=str(self.state_file),
+                message=f"the state of the running graph cannot be read: {reason}",
+                fix=f"Run {restart(self.source)}.",
             ) from None
         return load_state(text, self.state_file, self.source)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import NotUpError, PenstockError, Problem, UsageError
+from penstock.errors import NotUpError, PenstockError, UsageError
 from penstock.local.deployment import Program
 from penstock.local.file_kind import fix_of_missing, not_servable
 from penstock.local.ports import LOOPBACK
@@ -122,7 +122,7 @@ def require_traces(state: StateDir) -> None:
     else:
         message = "no such file, and no graph of this name was ever up"
         fix = fix_of_missing(state.source)
-    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
+    raise NotUpError(file=str(state.source), message=message, fix=fix)
 
 
 def unknown_request(
@@ -133,10 +133,8 @@ def unknown_request(
     guess = nearest(requested.removeprefix("chatcmpl-"), known)
     hint = f"Perhaps you meant {guess}. " if guess else ""
     return UsageError(
-        Problem(
-            file=str(state.source),
-            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
-            "request is recorded about 2 s after it ends",
-            fix=f"{hint}List the IDs with {command('trace', state.source)}.",
-        )
+        file=str(state.source),
+        message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
+        "request is recorded about 2 s after it ends",
+        fix=f"{hint}List the IDs with {command('trace', state.source)}.",
     )

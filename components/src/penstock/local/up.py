@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import MissingToolError, PenstockError, Problem
+from penstock.errors import MissingToolError, PenstockError
 from penstock.gateway.envoy import Address
 from penstock.graph.gateway import GatewaySection
 from penstock.local.deployment import LocalDeployment, Overrides
@@ -232,13 +232,10 @@ class Up:
         binary = envoy_binary(self._machine.environments)
         if binary is None and not ip_address(host).is_loopback:
             raise MissingToolError(
-                Problem(
-                    place="--host",
-                    message=f"{host} is not a loopback address: other machines could read the "
-                    "frontend's metrics and change its settings",
-                    fix="Run `penstock tools env install envoy`: "
-                    "Envoy exposes only /v1 and /health.",
-                )
+                place="--host",
+                message=f"{host} is not a loopback address: other machines could read the "
+                "frontend's metrics and change its settings",
+                fix="Run `penstock tools env install envoy`: Envoy exposes only /v1 and /health.",
             )
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
