@@ -6,14 +6,14 @@ from the cluster becomes a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.errors import UsageError
+from penstock.errors import ManifestError, Problem, UsageError
 from penstock.local import (
     adapter_launch,
     cpu_engine,
@@ -28,13 +28,12 @@ from penstock.local import (
 from penstock.local.deployment import Infrastructure, LocalDeployment, Overrides, Program
 from penstock.local.local_flags import FRONTEND
 from penstock.local.machine import Machine
-from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
-from penstock.local.servable import require_frontend_and_worker
 from penstock.local.versions import Interpreters, environment_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.roles import configured_role, engine_of
 from penstock.tokenizer import FOLDER
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -46,6 +45,39 @@ NOT_STARTED = {
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
+# Flags that choose addresses and planes; here the environment sets them.
+PLANE_FLAGS = (
+    "--discovery-backend",
+    "--request-plane",
+    "--response-plane",
+    "--event-plane",
+    "--namespace",
+    "--namespace-prefix",
+    "--endpoint",
+)
+# Variables that point into the cluster; `up` sets its own.
+CLUSTER_VARIABLES = frozenset(
+    {
+        "DYN_SYSTEM_PORT",
+        "DYN_HTTP_PORT",
+        "DYN_NAMESPACE",
+        "DYN_NAMESPACE_PREFIX",
+        "DYN_RESPONSE_PLANE",
+        "DYN_KSERVE_GRPC_SERVER",
+        "DYN_INTERACTIVE",
+        "DYN_CHAT_PROCESSOR",
+        "DYN_TLS_CERT_PATH",
+        "DYN_TLS_KEY_PATH",
+        "DYN_TLS_CLIENT_CA_CERT_PATH",
+        "DYN_FILE_KV",
+        "ETCD_ENDPOINTS",
+        "NATS_SERVER",
+        "TIKTOKEN_ENCODINGS_BASE",
+        "HF_HOME",
+    }
+)
+# A worker of one kind registers that it needs the other: until then, no model is listed.
+COUNTERPART = {Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL}
 
 
 FindModel = Callable[[str], Path | None]
@@ -389,3 +421,95 @@ def _port(deployment: Deployment) -> int:
                 if text and text.isdigit():
                     return int(text)
     return 8000
+
+
+def infrastructure(deployment: Deployment) -> Infrastructure:
+    """The planes that the components configure. Kubernetes discovery becomes file discovery."""
+    configured: dict[str, str] = {}
+    for component in deployment.components:
+        for launch in component.launches:
+            configured |= {k: v for k, v in launch.env.items() if v}
+            configured |= _planes_of(launch)
+    discovery = "etcd" if configured.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
+    endpoints = configured.get("ETCD_ENDPOINTS", "")
+    return Infrastructure(
+        discovery=discovery,
+        events=configured.get("DYN_EVENT_PLANE", "zmq"),
+        requests=configured.get("DYN_REQUEST_PLANE", "tcp"),
+        etcd_endpoints=tuple(e for e in endpoints.split(",") if e),
+        nats_url=configured.get("NATS_SERVER", ""),
+    )
+
+
+def _planes_of(launch: Launch) -> dict[str, str]:
+    names = {
+        "--discovery-backend": "DYN_DISCOVERY_BACKEND",
+        "--event-plane": "DYN_EVENT_PLANE",
+        "--request-plane": "DYN_REQUEST_PLANE",
+    }
+    values = {name: flags.flag_value(launch.arguments, flag) for flag, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def require_frontend_and_worker(
+    deployment: Deployment, programs: Sequence[Program], not_started: Sequence[str]
+) -> None:
+    """ManifestError if one of them is missing; `adapt` calls it.
+
+    ``not_started``: the components that do not run on this machine, each with what it runs.
+    """
+    roles = {program.role for program in programs}
+    missing = [] if Role.FRONTEND in roles else ["frontend"]
+    missing += [] if roles - {Role.FRONTEND} else ["worker"]
+    skipped = f" (not started: {'; '.join(not_started)})" if not_started else ""
+    components = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
+    problems = [
+        Problem(
+            file=deployment.source,
+            place=deployment.name,
+            message=f"has no {kind} that can run on this machine{skipped}",
+            fix=f"Add one. Its components are {components}.",
+        )
+        for kind in missing
+    ]
+    if problems:
+        raise ManifestError(*problems)
+
+
+def require_pairs(deployment: Deployment, programs: Sequence[Program]) -> None:
+    """ManifestError if prefill or decode workers run without the other; `prepare` calls it."""
+    roles = [_runs_as(deployment, program) for program in programs]
+    problems = [
+        _without_counterpart(deployment, program, role)
+        for program, role in zip(programs, roles, strict=True)
+        if role in COUNTERPART and COUNTERPART[role] not in roles
+    ]
+    if problems:
+        raise ManifestError(*problems)
+
+
+def _runs_as(deployment: Deployment, program: Program) -> Role:
+    """What the command line makes of a worker, whatever the component's type says."""
+    if program.role not in COUNTERPART or program.is_substitute:
+        return program.role
+    component = deployment.component(program.component)
+    _, launch = engine_of(component.launches)
+    if launch is None:
+        return program.role
+    return configured_role(launch, component.engine, component.engine_config) or Role.WORKER
+
+
+def _without_counterpart(deployment: Deployment, program: Program, role: Role) -> Problem:
+    """The component that is meant is of the missing type, and its command sets no mode."""
+    needed = COUNTERPART[role]
+    meant = [c.name for c in deployment.components if c.role is needed]
+    fix = f"Add `--disaggregation-mode {needed}` to the command of {', '.join(meant)}."
+    if not meant:
+        fix = f"Add a {needed} component, or run {program.component} without disaggregation."
+    return Problem(
+        file=deployment.source,
+        place=deployment.component(program.component).place or program.component,
+        message=f"runs as a {role} worker, but no worker of this graph runs as a {needed} "
+        "worker, so the frontend would list no model",
+        fix=fix,
+    )

@@ -32,8 +32,7 @@ from penstock.gateway.keys import load_keys
 from penstock.gateway.policy import Policy, policy_of_graph
 from penstock.graph.gateway import GatewaySection
 from penstock.local.file_watch import FileWatch
-from penstock.local.first_completion import FirstCompletion
-from penstock.local.probe import Prober
+from penstock.local.probe import FirstCompletion, Prober
 from penstock.local.process import child_environment
 from penstock.local.run_envoy import EnvoyProcess, require_envoy, start_envoy
 from penstock.local.state import MARKER

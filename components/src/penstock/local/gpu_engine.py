@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.errors import InputError, ManifestError
 from penstock.local import cpu_engine
-from penstock.local.gpus.visible import VARIABLE
+from penstock.local.gpus.gpu import VARIABLE
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine, Launch
 from penstock.text.values import as_mapping, positive_int

@@ -15,7 +15,7 @@ from penstock.errors import ManifestError
 from penstock.files import write_file
 from penstock.local import tracing
 from penstock.local.deployment import Infrastructure, Program
-from penstock.local.gpus.visible import VARIABLE
+from penstock.local.gpus.gpu import VARIABLE
 from penstock.local.ports import LOOPBACK
 from penstock.local.services import Services
 from penstock.local.state import MARKER, StateDir

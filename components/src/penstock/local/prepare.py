@@ -25,12 +25,11 @@ from penstock.errors import GraphError, InputError, LaunchError, Problem
 from penstock.graph.gateway import GatewaySection
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
-from penstock.local.adapt import adapt
+from penstock.local.adapt import adapt, require_pairs
 from penstock.local.deployment import LocalDeployment, Overrides
-from penstock.local.gpus.notes import gpu_notes
+from penstock.local.gpus.needs import gpu_notes
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
-from penstock.local.servable import require_pairs
 from penstock.local.state import StateDir
 from penstock.local.versions import Interpreters, interpreters
 from penstock.manifests.deployment import Component, Launch

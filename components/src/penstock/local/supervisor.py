@@ -14,7 +14,6 @@ from penstock.errors import PenstockError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import discovery_state, open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
-from penstock.local.first_completion import FirstCompletion
 from penstock.local.generations import (
     is_complete,
     is_served,
@@ -26,7 +25,7 @@ from penstock.local.gpus.pool import GpuPool
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.probe import Prober
+from penstock.local.probe import FirstCompletion, Prober
 from penstock.local.reconcile import (
     BACKOFF_FIRST_S,
     Action,
@@ -38,9 +37,8 @@ from penstock.local.reconcile import (
     Start,
     reconcile,
 )
-from penstock.local.replica import Replica
+from penstock.local.replica import Replica, exited_during_startup, not_ready_in_time
 from penstock.local.services import Services
-from penstock.local.start_errors import exited_during_startup, not_ready_in_time
 from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role

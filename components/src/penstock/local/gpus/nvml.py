@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from penstock.local.gpus.gpu import Gpu, GpuProcess, Inventory, Link
-from penstock.local.gpus.visible import VARIABLE, visible
+from penstock.local.gpus.gpu import VARIABLE, Gpu, GpuProcess, Inventory, Link, visible
 
 T = TypeVar("T")
 
