@@ -134,6 +134,11 @@ def test_clear_keeps_only_the_logs(tmp_path: Path) -> None:
     assert folder.read() is None
 
 
+def run_context(folder: StateDir, infra: Infrastructure | None = None) -> RunContext:
+    planned = services.Services(programs=(), infrastructure=infra or Infrastructure())
+    return RunContext(state=folder, namespace="n", services=planned)
+
+
 def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path) -> None:
     folder = state(tmp_path)
     decode = program()
@@ -142,7 +147,7 @@ def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path)
     assert here.read_text() == "{}"
     argv = arguments(decode, files, {}, host="127.0.0.1", port=None)
     assert argv[-1] == str(here)
-    context = RunContext(state=folder, namespace="n", infrastructure=Infrastructure())
+    context = run_context(folder)
     assert environment(decode, files, {}, context, 20001)["CONFIG"] == f"file:{here}"
 
 
@@ -161,7 +166,7 @@ def test_the_address_of_a_frontend_comes_last_and_so_overrides() -> None:
 
 
 def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Path) -> None:
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    context = run_context(state(tmp_path))
     env = environment(program(), {}, {}, context, 20001)
     hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
     assert len(hosts) == 5
@@ -175,7 +180,7 @@ def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
     tmp_path: Path, env: dict[str, str], lease: str
 ) -> None:
     infra = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=infra)
+    context = run_context(state(tmp_path), infra)
     env = environment(program(env=env, files={}), {}, {}, context, 20001)
     assert env["ETCD_LEASE_TTL"] == lease
     assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
@@ -185,7 +190,7 @@ def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
 def test_only_a_frontend_logs_no_probes_unless_the_graph_sets_its_log(
     tmp_path: Path, env: dict[str, str], log: str
 ) -> None:
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    context = run_context(state(tmp_path))
     frontend = program(role=Role.FRONTEND, env=env, files={})
     assert environment(frontend, {}, {}, context, None)["DYN_LOG"] == log
     assert "DYN_LOG" not in environment(program(), {}, {}, context, 20001)
@@ -328,7 +333,7 @@ def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: 
 @pytest.mark.program
 def test_exactly_one_of_several_frontends_gets_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    context = run_context(state(tmp_path))
     gpus = GpuPool(Inventory, tmp_path / "gpus", "g.yaml")
     starter = Starter(context, endpoint, Ports(), gpus, clock=lambda: 0.0)
     argv = ("/bin/true",)

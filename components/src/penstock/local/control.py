@@ -219,12 +219,6 @@ def _up(path: Path) -> StateDir:
 
 
 def _not_up(path: Path, fix: str = "") -> NotUpError:
-    from penstock.local.file_kind import LIST_GRAPHS, fix_of_missing, not_servable
+    from penstock.local.file_kind import LIST_GRAPHS, not_up_error
 
-    fix = fix or LIST_GRAPHS
-    if not path.exists():
-        message = "no such file, and no graph of this name is up"
-        fix = fix_of_missing(path)
-        return NotUpError(file=str(path), message=message, fix=fix)
-    problem = not_servable(path) or Problem(file=str(path), message="the graph is not up", fix=fix)
-    return NotUpError(problem)
+    return not_up_error(path, "the graph is not up", fix or LIST_GRAPHS, has_run=False)

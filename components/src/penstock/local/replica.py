@@ -15,6 +15,7 @@ from penstock.local.reconcile import (
     BACKOFF_MOST_S,
     BACKOFF_SERVICE_S,
     STABLE_S,
+    Action,
     ObservedReplica,
     ReplicaState,
     backoff_s,
@@ -98,10 +99,11 @@ class Replica:
             retry_at=self.retry_at,
         )
 
-    def matches(self, program: str, index: int, key: str) -> bool:
+    def matches(self, action: Action) -> bool:
         """Whether an action of `reconcile` means this replica. Draining replicas never match."""
         identity = (self.program.name, self.index, self.program.key)
-        return identity == (program, index, key) and self.state is not ReplicaState.DRAINING
+        is_meant = identity == (action.program, action.index, action.key)
+        return is_meant and self.state is not ReplicaState.DRAINING
 
     def crashed(self, now: float) -> None:
         """Record a crash and schedule the restart; a stable run resets the count of crashes."""

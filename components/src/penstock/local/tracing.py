@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.errors import NotUpError, PenstockError, UsageError
 from penstock.local.deployment import Program
-from penstock.local.file_kind import fix_of_missing, not_servable
+from penstock.local.file_kind import not_up_error
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
@@ -115,13 +115,8 @@ def require_traces(state: StateDir) -> None:
         fix = f"Run {command('down', state.source)}, then {again}."
     elif state.logs.is_dir():
         message, fix = "the last run of the graph recorded no traces", f"Run {again}."
-    elif state.source.exists():
-        message, fix = "the graph was never up", f"Run {again}."
-        if other := not_servable(state.source):
-            raise NotUpError(other)
     else:
-        message = "no such file, and no graph of this name was ever up"
-        fix = fix_of_missing(state.source)
+        raise not_up_error(state.source, "the graph was never up", f"Run {again}.")
     raise NotUpError(file=str(state.source), message=message, fix=fix)
 
 
