@@ -187,12 +187,8 @@ class _Adapter:
         if is_substituted(component, self.machine, self.overrides):
             return self._substitute(name, component, launch)
         self._require_no_timing(component)
-        if component.role in SERVING and cpu_engine.computes_on_cpu(component):
-            return [self._cpu_worker(name, component, launch)]
-        if component.engine is Engine.LLAMACPP and component.role in SERVING:
-            return [self._llamacpp_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
-            return [self._worker(name, component, launch)]
+            return [self._worker(name, component, launch, component.engine)]
         what = launch.module or " ".join(launch.argv[:3]) or "nothing"
         self._note(f"{component.name}: not started on this machine ({component.role}: {what})")
         self.not_started.append(f"{component.name} runs {what}")
@@ -203,31 +199,30 @@ class _Adapter:
         arguments, changes = local_flags.frontend_arguments(graph_arguments, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
-        argv = (self._python(component), "-m", FRONTEND, *arguments)
-        program = self._as_it_is(name, component, launch, Role.FRONTEND, argv)
-        return replace(program, env={**program.env, **self._vocabulary()})
-
-    def _vocabulary(self) -> dict[str, str]:
-        if not self.harmony:
-            return {}
+        program = self._program(name, component, launch, self._python(component), arguments)
+        program = replace(program, role=Role.FRONTEND)
         vocabulary = self.machine.harmony_vocabulary
-        if vocabulary is None:
+        if self.harmony and vocabulary is None:
             self._note(local_flags.DOWNLOADED)
-        return local_flags.harmony_variables(vocabulary)
+        variables = local_flags.harmony_variables(vocabulary) if self.harmony else {}
+        return replace(program, env={**program.env, **variables})
 
-    def _worker(self, name: str, component: Component, launch: Launch) -> Program:
-        """An engine that runs unchanged: the mocker, or a real one on GPUs."""
+    def _worker(self, name: str, component: Component, launch: Launch, engine: Engine) -> Program:
+        """An engine that runs itself: the mocker, or a real one on GPUs or CPUs."""
+        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        if cpu_engine.computes_on_cpu(component):
+            return self._cpu_worker(name, component, launch, arguments)
+        if engine is Engine.LLAMACPP:
+            return self._llamacpp_worker(name, component, launch, arguments)
         if "DYN_NAMESPACE" in launch.env:
             self._note(f"{name}: ignoring DYN_NAMESPACE: `up` sets it to keep graphs apart")
-        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        engine = component.engine or Engine.MOCKER
         if engine is not Engine.MOCKER:
             return self._gpu_worker(name, component, launch, engine, arguments)
         arguments, changes = local_flags.mocker_arguments(launch, arguments, self.exists)
         for change in changes:
             self._note(f"{name}: {change}")
-        argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))
-        return self._as_it_is(name, component, launch, component.role, argv)
+        arguments = self._with_model(arguments)
+        return self._program(name, component, launch, self._python(component), arguments)
 
     def _gpu_worker(
         self,
@@ -244,8 +239,7 @@ class _Adapter:
             engine, model.arguments, self.settings(component, launch)
         )
         python = self.machine.interpreters[engine]
-        argv = (python, "-m", launch.module or "", *local_arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, local_arguments)
         self._note(f"{name}: running {engine} on this machine's GPUs, {gpus} for each replica")
         return replace(
             program,
@@ -255,8 +249,9 @@ class _Adapter:
             weights_bytes=model.weights_bytes,
         )
 
-    def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+    def _cpu_worker(
+        self, name: str, component: Component, launch: Launch, graph_arguments: tuple[str, ...]
+    ) -> Program:
         # Before the engine's environment, which comes with that of a packaged model.
         arguments = cpu_engine.arguments(
             graph_arguments,
@@ -270,20 +265,19 @@ class _Adapter:
         else:
             environment = environment_of(other.version, cpu_engine.ENVIRONMENT)
             python = cpu_engine.require_environment(other.cpu, environment)
-        argv = (python, "-m", launch.module or "", *arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, arguments)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         program = replace(program, env=env, ports=cpu_engine.PORTS)
         return tool_template.with_tools(program, flags.flag_value(arguments, "--model"))
 
-    def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
+    def _llamacpp_worker(
+        self, name: str, component: Component, launch: Launch, graph_arguments: tuple[str, ...]
+    ) -> Program:
         packages = llamacpp_engine.require_packages(self.machine.interpreters)
-        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(graph_arguments, "--model") or "")
         arguments = llamacpp_engine.arguments(graph_arguments, model)
         python = self._python(component)
-        argv = (python, "-m", launch.module or "", *arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, arguments)
         env = llamacpp_engine.variables(program.env, packages, python)
         program = replace(program, env=env)
         return tool_template.with_tools(program, str(model.folder))
@@ -296,47 +290,33 @@ class _Adapter:
             return []
         reason = self._substitution_reason(component)
         self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
-        if self.timing is not None:
-            return [self._timed(name, component, simulation, self.timing)]
-        if simulation.simulated:
+        python, files = self._python(component), {}
+        env = {name: launch.env[name] for name in LIMITS if name in launch.env}
+        simulated = flags.without_flags(simulation.arguments, "--endpoint")
+        if self.timing is not None:  # its notes come with it
+            engine = self.timing.engines[component.name]
+            described = predicted_timing.describe(engine)
+            self._note(f"{name}: predicted timing, not measured: {described}")
+            python, files, env = self.timing.python, predicted_timing.files(engine), {}
+            simulated = predicted_timing.arguments(engine)
+        elif simulation.simulated:
             self._note(f"{name}: mocker settings from the graph: {'; '.join(simulation.simulated)}")
-        if simulation.not_simulated:
+        if self.timing is None and simulation.not_simulated:
             self._note(f"{name}: not simulated: {'; '.join(simulation.not_simulated)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        simulated = flags.without_flags(simulation.arguments, "--endpoint")
         arguments = self._with_model((*model, *simulated))
-        mode = flags.flag_value(arguments, "--disaggregation-mode") or "agg"
         program = Program(
             name=name,
             component=component.name,
-            role=ROLES[mode],
+            role=ROLES[flags.flag_value(arguments, "--disaggregation-mode") or "agg"],
             replicas=component.replicas,
-            argv=(self._python(component), "-m", "dynamo.mocker", *arguments),
-            env={name: launch.env[name] for name in LIMITS if name in launch.env},
+            argv=(python, "-m", "dynamo.mocker", *arguments),
+            env=env,
+            files=files,
             grace_s=component.grace_s,
             is_substitute=True,
         )
         return [program]
-
-    def _timed(
-        self, name: str, component: Component, simulation: Simulation, timing: PredictedTiming
-    ) -> Program:
-        """A mocker with predicted timing. Its notes come with ``timing``."""
-        engine = timing.engines[component.name]
-        self._note(f"{name}: predicted timing, not measured: {predicted_timing.describe(engine)}")
-        model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        arguments = self._with_model((*model, *predicted_timing.arguments(engine)))
-        return Program(
-            name=name,
-            component=component.name,
-            role=ROLES[predicted_timing.mode(engine)],
-            replicas=component.replicas,
-            argv=(timing.python, "-m", "dynamo.mocker", *arguments),
-            env={},
-            files=predicted_timing.files(engine),
-            grace_s=component.grace_s,
-            is_substitute=True,
-        )
 
     def _require_no_timing(self, component: Component) -> None:
         if self.timing is not None and component.role in SERVING:
@@ -371,15 +351,21 @@ class _Adapter:
         named = () if flags.flag_value(arguments, "--model-name") else ("--model-name", model)
         return ("--model-path", str(folder), *named, *bare)
 
-    def _as_it_is(
-        self, name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
+    def _program(
+        self,
+        name: str,
+        component: Component,
+        launch: Launch,
+        python: str,
+        graph_arguments: tuple[str, ...],
     ) -> Program:
         """A launch with its files and environment, without what points into the cluster and what
         `untrusted` leaves out."""
         env = tracing.without(launch.env)
         env = {k: v for k, v in env.items() if k not in CLUSTER_VARIABLES}
         env, unsafe_variables = untrusted.safe_variables(env)
-        arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
+        argv = (python, "-m", launch.module or "", *graph_arguments)
+        argv, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
         unsafe = unsafe_flags | unsafe_variables
         for reason in dict.fromkeys(unsafe.values()):
             settings = ", ".join(setting for setting, cause in unsafe.items() if cause == reason)
@@ -387,9 +373,9 @@ class _Adapter:
         return Program(
             name=name,
             component=component.name,
-            role=role,
+            role=component.role,
             replicas=component.replicas,
-            argv=arguments,
+            argv=argv,
             env=env,
             files=launch.files,
             grace_s=component.grace_s,
