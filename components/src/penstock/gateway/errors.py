@@ -65,28 +65,33 @@ def route_metadata(policy: Policy) -> Config:
 def _mapper(status: int, numbers: Mapping[str, object]) -> Config:
     error = ERRORS[status]
     return {
-        "filter": _status("EQ", status),
+        "filter": status_filter("EQ", status),
         "headers_to_add": [
-            {
-                "header": {"key": name, "value": filled(text, numbers)},
-                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-            }
-            for name, text in error.headers.items()
+            header(name, filled(text, numbers)) for name, text in error.headers.items()
         ],
-        "body_format_override": _json(error.body(numbers)),
+        "body_format_override": json_format(error.body(numbers)),
     }
 
 
 def _any_other() -> Config:
     """The format of other errors, such as 400 for a malformed request. The message is Envoy's."""
     error = {"message": "%LOCAL_REPLY_BODY%", "type": INVALID, "param": None, "code": None}
-    return {"filter": _status("GE", 400), "body_format_override": _json({"error": error})}
+    return {
+        "filter": status_filter("GE", 400),
+        "body_format_override": json_format({"error": error}),
+    }
 
 
-def _status(operator: str, status: int) -> Config:
+def header(name: str, text: str) -> Config:
+    """To set in a response."""
+    append = "OVERWRITE_IF_EXISTS_OR_ADD"
+    return {"header": {"key": name, "value": text}, "append_action": append}
+
+
+def status_filter(operator: str, status: int) -> Config:
     value = {"default_value": status, "runtime_key": f"status_{status}"}
     return {"status_code_filter": {"comparison": {"op": operator, "value": value}}}
 
 
-def _json(body: Config) -> Config:
+def json_format(body: Config) -> Config:
     return {"json_format": body, "content_type": "application/json"}
