@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -430,6 +431,87 @@ async def test_other_forms_of_a_request_are_served(head: str) -> None:
         status = await reader.readline()
         writer.close()
     assert b" 200 " in status
+
+
+async def exchange(url: str, *sent: bytes) -> bytes:
+    """All that arrives after each of ``sent``, until the connection ends."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, int(url.rpartition(":")[2]))
+    for part in sent:
+        writer.write(part)
+        await writer.drain()
+    received = await asyncio.wait_for(reader.read(), LIMIT_S)
+    writer.close()
+    return received
+
+
+HEAD = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n".encode()
+SIZED = HEAD + b"content-length: 2\r\n"
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (SIZED + b"content-length: 3\r\n\r\n{}", 400),
+        (HEAD + b"content-length: +2\r\n\r\n{}", 400),
+        (HEAD + b"content-length: 999999999\r\n\r\n{}", 413),
+        (HEAD + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\nx\r\n\r\n", 400),
+        (HEAD + b"transfer-encoding: chunked\r\n\r\nfffffff0\r\n", 413),
+        (HEAD + b"a: b\r\n folded\r\n\r\n", 400),
+        (HEAD + b"a : b\r\n\r\n", 400),
+        (HEAD + b"a: b\nhost: evil\r\n\r\n", 400),
+        (HEAD + b"a: b\rhost: evil\r\n\r\n", 400),
+        (b"GET /v1/a#b HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET /v1/a b HTTP/1.1\r\nhost: localhost\r\n\r\n", 400),
+        (b"GET /v1/a HTTP/2.0\r\nhost: localhost\r\n\r\n", 400),
+        (HEAD + b"a: " + b"x" * 70_000 + b"\r\n\r\n", 431),
+    ],
+)
+async def test_a_request_that_two_servers_could_read_differently_is_refused(
+    request_bytes: bytes, status: int
+) -> None:
+    played = Played(_ok)
+    async with adapted(played, "llamacpp") as url:
+        received = await exchange(url, request_bytes)
+    assert received.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"connection: close" in received
+    assert played.bodies == []
+
+
+@pytest.mark.asyncio
+async def test_requests_of_one_connection_are_answered_in_order() -> None:
+    """Chunked, sent together, in pieces, after `100 Continue`, and refused ones."""
+    played = Played(_ok)
+    chunks = b'transfer-encoding: chunked\r\n\r\n6;a=b\r\n{"a": \r\n2\r\n1}\r\n0\r\nt: 1\r\n\r\n'
+    sent = HEAD + chunks + SIZED + b"\r\n{}" + HEAD + b'content-length: 7\r\n\r\n{"echo"'
+    refused = b"HEAD /busy_threshold HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    last = SIZED + b"expect: 100-continue\r\nconnection: close\r\n\r\n{}"
+    async with adapted(played, "llamacpp") as url:
+        received = await exchange(url, sent[:200], sent[200:], refused + last)
+    assert played.bodies == [b'{"a": 1}', b"{}", b'{"echo"', b"{}"]
+    statuses = re.findall(rb"HTTP/1.1 (\d+) ", received)
+    assert statuses == [b"200", b"200", b"200", b"404", b"100", b"200"]
+    assert received.endswith(b'{"ok": true}')
+
+
+@pytest.mark.asyncio
+async def test_hop_headers_do_not_reach_the_frontend() -> None:
+    seen: list[Any] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers)
+        return await _ok(request)
+
+    hop = b"connection: x-a, close\r\nte: trailers\r\nupgrade: h2c\r\nproxy-connection: x\r\n"
+    async with adapted(Played(note)) as url:
+        await exchange(
+            url, b"GET /v1/x HTTP/1.1\r\nHost: localhost:1\r\nx-b: 1\r\n" + hop + b"\r\n"
+        )
+    (headers,) = seen
+    assert (headers["host"], headers["x-b"]) == ("localhost", "1")
+    assert not {"te", "upgrade", "connection", "proxy-connection"} & {n.lower() for n in headers}
 
 
 @pytest.mark.asyncio

@@ -198,7 +198,9 @@ class Client(asyncio.Protocol):
             _, self.upstream = await loop.create_connection(lambda: Upstream(self), LOOPBACK, port)
         return self.upstream
 
-    def refuse(self, refusal: Refusal, lines: bytes = b"", *, has_body: bool = True) -> None:
+    def refuse(
+        self, refusal: Refusal, lines: bytes = b"", *, has_body: bool = True, is_last: bool = False
+    ) -> None:
         """``lines``: headers of the response that this one replaces, such as Retry-After.
 
         Without a charset, as Dynamo's: Envoy compares the header exactly (`local/envoy.py`).
@@ -206,6 +208,7 @@ class Client(asyncio.Protocol):
         body = json.dumps(refusal.body()).encode()
         head = f"HTTP/1.1 {refusal.status} {responses.get(refusal.status, '')}\r\n".encode()
         head += lines_of(*HOP, b"content-type").sub(b"", lines)
+        head += b"connection: close\r\n" * is_last
         head += b"content-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(head + body * has_body)
 

@@ -129,7 +129,7 @@ class Adapter:
                 client.is_idle = False
                 stays_open = await self._respond(client, request) and request.stays_open
         except RequestError as error:  # where the next request begins is not known
-            client.refuse(error.refusal)
+            client.refuse(error.refusal, is_last=True)
         except asyncio.IncompleteReadError:
             pass  # the client has left
         finally:
