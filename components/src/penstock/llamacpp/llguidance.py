@@ -96,7 +96,7 @@ class Llguidance:
             return Matcher(self._library, self._tokenizer, grammar)
 
 
-class Matcher(AbstractContextManager[Any]):
+class Matcher(AbstractContextManager["Matcher"]):
     """Follows an output. Used from one thread; frees its memory at the end of `with`."""
 
     def __init__(self, library: Any, tokenizer: int, grammar: str) -> None:
