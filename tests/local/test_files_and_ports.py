@@ -69,21 +69,18 @@ def test_ports_are_handed_out_once_and_below_the_highest_that_dynamo_reads() -> 
     assert all(LOWEST <= port <= HIGHEST for port in numbers)
 
 
-def test_a_port_in_use_is_not_handed_out() -> None:
-    ports = Ports(first=LOWEST + 500)
+def test_a_port_in_use_is_not_handed_out_and_an_error_names_it_with_a_fix() -> None:
+    port = LOWEST + 500
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", LOWEST + 500))
+        listener.bind(("127.0.0.1", port))
         listener.listen()
-        assert ports.free() != LOWEST + 500
-
-
-def test_a_port_in_use_is_an_error_with_its_number_and_a_fix() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
+        assert Ports(first=port).free() != port
         with pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}.*--port"):
             require_free("127.0.0.1", port)
+        with pytest.raises(PortInUseError), reserved("127.0.0.1", port):
+            pass
+    with reserved("127.0.0.1", port):
+        pass
 
 
 def test_a_port_on_which_another_penstock_will_listen_is_in_use() -> None:
@@ -96,17 +93,6 @@ def test_a_port_on_which_another_penstock_will_listen_is_in_use() -> None:
         ):
             pass
         with reserved("127.0.0.2", port):
-            pass
-    with reserved("127.0.0.1", port):
-        pass
-
-
-def test_a_port_in_use_is_not_reserved() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        with pytest.raises(PortInUseError), reserved("127.0.0.1", port):
             pass
     with reserved("127.0.0.1", port):
         pass
@@ -175,25 +161,34 @@ def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Pat
     assert env["DYN_SYSTEM_PORT"] == "20001"
 
 
-@pytest.mark.parametrize(("env", "lease"), [({}, str(LEASE_S)), ({"ETCD_LEASE_TTL": "5"}, "5")])
-def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
-    tmp_path: Path, env: dict[str, str], lease: str
+ETCD = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
+
+
+@pytest.mark.parametrize(
+    ("role", "infra", "env", "expected"),
+    [
+        (
+            Role.DECODE,
+            ETCD,
+            {},
+            {"ETCD_LEASE_TTL": str(LEASE_S), "ETCD_ENDPOINTS": "http://127.0.0.1:2379"},
+        ),
+        (Role.DECODE, ETCD, {"ETCD_LEASE_TTL": "5"}, {"ETCD_LEASE_TTL": "5"}),
+        (Role.FRONTEND, None, {}, {"DYN_LOG": FRONTEND_LOG}),  # without the probes of `up`
+        (Role.FRONTEND, None, {"DYN_LOG": "debug"}, {"DYN_LOG": "debug"}),
+        (Role.DECODE, None, {}, {"DYN_LOG": None}),
+    ],
+)
+def test_a_default_of_the_environment_yields_to_the_graph(
+    tmp_path: Path,
+    role: Role,
+    infra: Infrastructure | None,
+    env: dict[str, str],
+    expected: dict[str, str | None],
 ) -> None:
-    infra = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
     context = run_context(state(tmp_path), infra)
-    env = environment(program(env=env, files={}), {}, {}, context, 20001)
-    assert env["ETCD_LEASE_TTL"] == lease
-    assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
-
-
-@pytest.mark.parametrize(("env", "log"), [({}, FRONTEND_LOG), ({"DYN_LOG": "debug"}, "debug")])
-def test_only_a_frontend_logs_no_probes_unless_the_graph_sets_its_log(
-    tmp_path: Path, env: dict[str, str], log: str
-) -> None:
-    context = run_context(state(tmp_path))
-    frontend = program(role=Role.FRONTEND, env=env, files={})
-    assert environment(frontend, {}, {}, context, None)["DYN_LOG"] == log
-    assert "DYN_LOG" not in environment(program(), {}, {}, context, 20001)
+    variables = environment(program(role=role, env=env, files={}), {}, {}, context, 20001)
+    assert {name: variables.get(name) for name in expected} == expected
 
 
 def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(
