@@ -29,9 +29,10 @@ from penstock.gateway.policy import (
     PATHS,
     RETRY_ON,
     RETRY_STATUS,
-    Limit,
+    UNIT_S,
     Policy,
 )
+from penstock.graph.gateway import RateLimit
 from penstock.text.names import did_you_mean
 
 Config = dict[str, Any]
@@ -169,7 +170,7 @@ def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) 
     return connection_manager(
         "gateway",
         HEADERS_S,
-        policy.upload_s,
+        policy.limits.timeouts.upload_s,
         use_remote_address=True,
         early_header_mutation_extensions=[_without_control_headers()],
         local_reply_config=local_replies(policy),
@@ -195,7 +196,7 @@ def connection_manager(name: str, headers_s: int, upload_s: int, **fields: Any) 
 
 
 def _filters(policy: Policy) -> list[Config]:
-    size = policy.max_request_kib * 1024
+    size = policy.limits.request_kib(None) * 1024
     limit = {"stat_prefix": "gateway", "max_dynamic_descriptors": MOST_CLIENTS}
     keys = extension(KEYS, "filters.http.api_key_auth.v3.ApiKeyAuth")
     return [
@@ -212,9 +213,9 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     action: Config = {
         "cluster": BACKENDS,
         "host_rewrite_literal": "localhost",  # the endpoint of `up` accepts no other names
-        "timeout": f"{policy.request_s}s",
-        "idle_timeout": f"{policy.idle_s}s",
-        "retry_policy": retry_policy(policy.retries),
+        "timeout": f"{policy.limits.timeouts.request_s or 0}s",
+        "idle_timeout": f"{policy.limits.timeouts.idle_s}s",
+        "retry_policy": retry_policy(policy.limits.retries),
     }
     if policy.shadow is not None:
         share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
@@ -226,7 +227,7 @@ def route(policy: Policy, local: LocalSetup) -> Config:
                 "disable_shadow_host_suffix_append": True,  # `localhost-shadow` would be refused
             }
         ]
-    size = {"max_request_bytes": policy.max_request_kib * 1024}
+    size = {"max_request_bytes": policy.limits.request_kib(None) * 1024}
     filters = {
         KEYS: _keys(policy, local.keys),
         BUFFER: typed("extensions.filters.http.buffer.v3.BufferPerRoute", buffer=size),
@@ -234,8 +235,8 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     if policy.count_messages:
         code = {"inline_string": policy.count_messages}
         filters[LUA] = typed("extensions.filters.http.lua.v3.LuaPerRoute", source_code=code)
-    if policy.limit is not None:
-        filters[LIMIT] = _limit(policy.limit)
+    if policy.limits.rate_limit is not None:
+        filters[LIMIT] = _limit(policy.limits.rate_limit)
     return {
         "match": {"path_separated_prefix": PATHS},
         "metadata": route_metadata(policy),
@@ -253,10 +254,10 @@ def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
     )
 
 
-def _limit(limit: Limit) -> Config:
+def _limit(limit: RateLimit) -> Config:
     """One bucket for everyone, or one for each value of the client header."""
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-    bucket = _bucket(limit.requests, limit.seconds)
+    bucket = _bucket(limit.requests, UNIT_S[limit.unit])
     fields: Config = {"token_bucket": bucket}
     if limit.per == "client":
         action = {"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}}
@@ -288,9 +289,9 @@ def _bucket(requests: int, seconds: int) -> Config:
 def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
     """All backends form one cluster, so a request that one rejects can be retried on another."""
     weights = [(b.release, b.share) for b in policy.backends if b.share]
-    clusters = [_cluster(BACKENDS, weights, local, policy.connect_s)]
+    clusters = [_cluster(BACKENDS, weights, local, policy.limits.timeouts.connect_s)]
     clusters[0]["circuit_breakers"] = circuit_breakers(
-        policy.max_parallel_requests, MOST_PARALLEL_RETRIES
+        policy.limits.max_parallel_requests, MOST_PARALLEL_RETRIES
     )
     if policy.shadow is not None:
         shadow = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)

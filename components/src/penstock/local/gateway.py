@@ -108,7 +108,7 @@ class LocalGateway:
         rate = f"{limit.requests} requests per {limit.unit} {per}" if limit else "no rate limit"
         count = len(self._keys)
         clients = f"API keys of {count} client{'' if count == 1 else 's'}"
-        return f"{clients}, {rate}, requests up to {largest_request(self._policy)}"
+        return f"{clients}, {rate}, requests up to {largest_request(self._policy.limits)}"
 
     async def start(self, *, disaggregated: bool) -> None:
         """Return after a completion for every model through Envoy.
@@ -254,7 +254,7 @@ class LocalGateway:
     def _policy(self) -> Policy:
         # The endpoint retries: both would multiply their retries.
         policy = policy_of_graph(self._section, self._graph, "local")
-        return replace(policy, retries=0)
+        return replace(policy, limits=policy.limits.model_copy(update={"retries": 0}))
 
     @property
     def _setup(self) -> LocalSetup:

@@ -195,8 +195,8 @@ class Adapter:
         kib = options.adapter_max_request_kib
         most = kib * 1024 if kib else most_bytes(max(contexts.values(), default=None))
         size = len(request.body)
-        verdict = review_size(request.path, size, body, most, options.adapter_max_messages)
-        verdict = verdict or review(
+        too_large = review_size(request.path, size, body, most, options.adapter_max_messages)
+        verdict = too_large or review(
             request.path,
             body,
             options.adapter_engine,
