@@ -47,33 +47,16 @@ ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
 # Flags that choose addresses and planes; here the environment sets them.
 PLANE_FLAGS = (
-    "--discovery-backend",
-    "--request-plane",
-    "--response-plane",
-    "--event-plane",
-    "--namespace",
-    "--namespace-prefix",
-    "--endpoint",
+    *("--discovery-backend", "--request-plane", "--response-plane", "--event-plane"),
+    *("--namespace", "--namespace-prefix", "--endpoint"),
 )
 # Variables that point into the cluster; `up` sets its own.
 CLUSTER_VARIABLES = frozenset(
     {
-        "DYN_SYSTEM_PORT",
-        "DYN_HTTP_PORT",
-        "DYN_NAMESPACE",
-        "DYN_NAMESPACE_PREFIX",
-        "DYN_RESPONSE_PLANE",
-        "DYN_KSERVE_GRPC_SERVER",
-        "DYN_INTERACTIVE",
-        "DYN_CHAT_PROCESSOR",
-        "DYN_TLS_CERT_PATH",
-        "DYN_TLS_KEY_PATH",
-        "DYN_TLS_CLIENT_CA_CERT_PATH",
-        "DYN_FILE_KV",
-        "ETCD_ENDPOINTS",
-        "NATS_SERVER",
-        "TIKTOKEN_ENCODINGS_BASE",
-        "HF_HOME",
+        *("DYN_SYSTEM_PORT", "DYN_HTTP_PORT", "DYN_NAMESPACE", "DYN_NAMESPACE_PREFIX"),
+        *("DYN_RESPONSE_PLANE", "DYN_KSERVE_GRPC_SERVER", "DYN_INTERACTIVE", "DYN_CHAT_PROCESSOR"),
+        *("DYN_TLS_CERT_PATH", "DYN_TLS_KEY_PATH", "DYN_TLS_CLIENT_CA_CERT_PATH", "DYN_FILE_KV"),
+        *("ETCD_ENDPOINTS", "NATS_SERVER", "TIKTOKEN_ENCODINGS_BASE", "HF_HOME"),
     }
 )
 # A worker of one kind registers that it needs the other: until then, no model is listed.
@@ -290,7 +273,8 @@ class _Adapter:
             return []
         reason = self._substitution_reason(component)
         self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
-        python, files = self._python(component), {}
+        python = self._python(component)
+        files: Mapping[str, str] = {}
         env = {name: launch.env[name] for name in LIMITS if name in launch.env}
         simulated = flags.without_flags(simulation.arguments, "--endpoint")
         if self.timing is not None:  # its notes come with it

@@ -54,32 +54,21 @@ class StateDir:
         resolved = Path(os.path.realpath(source))  # `resolve` raises for a loop of links
         digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:8]
         self.source = resolved
-        self.path = (root or state_root()) / f"{resolved.stem}-{digest}"
         self._lock: IO[str] | None = None
+        self._set_path((root or state_root()) / f"{resolved.stem}-{digest}")
 
     @classmethod
     def of_folder(cls, folder: Path) -> StateDir:
         """An existing state folder, whose graph is known only from its state file."""
         state = cls(folder)
-        state.path = folder
+        state._set_path(folder)
         return state
 
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def discovery(self) -> Path:
-        return self.path / "run" / "discovery"
-
-    @property
-    def files(self) -> Path:
-        return self.path / "run" / "files"
-
-    @property
-    def scratch(self) -> Path:
+    def _set_path(self, path: Path) -> None:
+        self.path, self.logs, self.state_file = path, path / "logs", path / "state.json"
+        self.discovery, self.files = path / "run" / "discovery", path / "run" / "files"
+        self.scratch = path / "run" / "tmp"
         """TMPDIR and HOME of the children; deleted when the graph stops."""
-        return self.path / "run" / "tmp"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -174,10 +163,6 @@ class StateDir:
         """Remove everything except the logs."""
         shutil.rmtree(self.path / "run", ignore_errors=True)
         self.state_file.unlink(missing_ok=True)
-
-    @property
-    def state_file(self) -> Path:
-        return self.path / "state.json"
 
     def write(self, state: LocalState) -> None:
         """Replace the state file in one step: a reader sees the old or the new content."""

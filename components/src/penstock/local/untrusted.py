@@ -32,31 +32,21 @@ UNREADABLE = "cannot be parsed"
 # vLLM takes most settings in three ways: as a flag, as a key in the JSON of a flag, and as a key in
 # the file of `--config`. So every key is treated in the same way, wherever it is.
 
-_UNSAFE = {
-    "frontend_route_extension": RUNS_CODE,
-    "custom_encoder_class": RUNS_CODE,
-    "io_processor_plugin": RUNS_CODE,
-    "log_config_file": RUNS_CODE,
-    "logging_config": RUNS_CODE,
-    "logits_processors": RUNS_CODE,
-    "model_class_overrides": RUNS_CODE,
-    "reasoning_parser_plugin": RUNS_CODE,
-    "scheduler_cls": RUNS_CODE,
-    "tool_parser_plugin": RUNS_CODE,
-    "trust_remote_code": RUNS_CODE,
-    "stage_configs_path": SETS_ANY_FLAG,
-    "worker_cls": RUNS_CODE,
-    "worker_extension_cls": RUNS_CODE,
-    "benchmark_output_path": WRITES,
-    "download_dir": WRITES,
-    "dump_config_to": WRITES,
-    "media_output_fs_url": WRITES,
-    "mm_encoder_fp8_scale_save_path": WRITES,
-    "profiler_config": WRITES,
-    "media_output_http_url": SENDS,
-    "otlp_traces_endpoint": SENDS,
-    "allowed_local_media_path": READS,
+_UNSAFE_NAMES = {
+    RUNS_CODE: (
+        "frontend_route_extension custom_encoder_class io_processor_plugin log_config_file "
+        "logging_config logits_processors model_class_overrides reasoning_parser_plugin "
+        "scheduler_cls tool_parser_plugin trust_remote_code worker_cls worker_extension_cls"
+    ),
+    SETS_ANY_FLAG: "stage_configs_path",
+    WRITES: (
+        "benchmark_output_path download_dir dump_config_to media_output_fs_url "
+        "mm_encoder_fp8_scale_save_path profiler_config"
+    ),
+    SENDS: "media_output_http_url otlp_traces_endpoint",
+    READS: "allowed_local_media_path",
 }
+_UNSAFE = {name: reason for reason, names in _UNSAFE_NAMES.items() for name in names.split()}
 # Complete flags that are the beginning of an unsafe one; argparse accepts such abbreviations.
 _COMPLETE = frozenset({"model", "reasoning", "reasoning_parser"})
 _RUNS_CODE_KEY = re.compile(
