@@ -1,10 +1,8 @@
 """llguidance inside llama.cpp's library: it compiles JSON schemas, and the output follows them.
 
 Called through its C interface, so that a verdict is of the same code, version and limits with which
-llama.cpp compiles the schema later.
-
-`python -m penstock.llamacpp.llguidance LIBRARY SECONDS BYTES` reads the names of special tokens and
-then grammars from its input, each as a line of JSON, and writes a verdict for each.
+llama.cpp compiles the schema later. `python -m penstock.llamacpp.llguidance` is the process of
+`LimitedLlguidance`.
 """
 
 from __future__ import annotations
@@ -213,6 +211,8 @@ class LimitedLlguidance(Llguidance):
 
 
 def main(library: Path, most_cpu_s: int, most_bytes: int) -> None:
+    """Read the names of special tokens and then grammars, each as a line of JSON; write a verdict
+    for each. The input ends with the worker."""
     llguidance = Llguidance(library, json.loads(sys.stdin.readline()))
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + most_bytes, used + most_bytes))
