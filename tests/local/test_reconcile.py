@@ -89,7 +89,7 @@ FIXED_PORT = [desired(2, "b", "frontend", surge=False)]
         pytest.param(TWO, "0 1c5", 4.9, "", id="a crashed replica waits for its retry time"),
         pytest.param(TWO, "0 1c5", 5, "+1", id="a crashed replica restarts with its index"),
         pytest.param(ONE, "0 1c5", 0, "x1", id="a crashed replica that is not desired"),
-        pytest.param(EDITED, "0 1", 0, "+2:b +3:b", id="new replicas start beside the old"),
+        pytest.param(EDITED, "0 1", 0, "+2:b +3:b", id="new replicas start before old ones stop"),
         pytest.param(EDITED, "0 1 2:b 3s:b", 0, "", id="old replicas wait for all new ones"),
         pytest.param(EDITED, "0 1 2:b 3:b", 0, "-0 -1", id="old replicas drain"),
         pytest.param(TWO, "0 1 2s:b", 0, "-2:b", id="an edit that is reverted midway"),

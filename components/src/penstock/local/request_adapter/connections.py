@@ -1,6 +1,6 @@
 """HTTP/1.1 of the adapter: it reads requests strictly, and passes responses on.
 
-Each connection of a client has one to the frontend. Of a response, only the head is parsed.
+Of a response, only the head is parsed.
 """
 
 from __future__ import annotations
@@ -157,8 +157,15 @@ class Client(asyncio.Protocol):
     read: ClientRead | None = None
     """The measurement of the response that is being sent."""
 
-    def __init__(self, serve: Callable[[Client], Awaitable[None]], clients: set[Client]) -> None:
-        self._serve, self._clients = serve, clients
+    def __init__(
+        self,
+        serve: Callable[[Client], Awaitable[None]],
+        clients: set[Client],
+        unused: list[Upstream],
+    ) -> None:
+        """``unused``: connections to the frontend without a request."""
+        self._serve, self._clients, self._unused = serve, clients, unused
+        self._is_full = False
         self.reader = asyncio.StreamReader(LARGEST_HEAD)
         self.upstream: Upstream | None = None
         self.is_idle = True
@@ -185,18 +192,31 @@ class Client(asyncio.Protocol):
         self._set_full(False)
 
     def _set_full(self, is_full: bool) -> None:
+        self._is_full = is_full
         if self.read is not None:
             self.read.note_full(is_full)
-        if self.upstream is not None and not self.upstream.transport.is_closing():
-            upstream = self.upstream.transport
-            (upstream.pause_reading if is_full else upstream.resume_reading)()
+        if self.upstream is not None:
+            self.upstream.pause(is_full)
 
     async def connect(self, port: int) -> Upstream:
-        """To the frontend, if that connection has not been made before or has ended."""
-        if self.upstream is None or self.upstream.transport.is_closing():
+        """To the frontend; an unused connection, if there is one."""
+        while self._unused and self.upstream is None:
+            upstream = self._unused.pop()
+            self.upstream = None if upstream.transport.is_closing() else upstream
+        if self.upstream is None:
             loop = asyncio.get_running_loop()
-            _, self.upstream = await loop.create_connection(lambda: Upstream(self), LOOPBACK, port)
+            _, self.upstream = await loop.create_connection(Upstream, LOOPBACK, port)
+        self.upstream.pause(self._is_full)
         return self.upstream
+
+    def disconnect(self) -> None:
+        """The frontend cancels a request that has not ended, when the connection ends."""
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None and upstream.is_reusable:
+            upstream.pause(False)
+            self._unused.append(upstream)
+        elif upstream is not None:
+            upstream.transport.abort()
 
     def refuse(
         self, refusal: Refusal, lines: bytes = b"", *, has_body: bool = True, is_last: bool = False
@@ -214,10 +234,9 @@ class Client(asyncio.Protocol):
 
 
 class Upstream(asyncio.Protocol):
-    """A client's connection to the frontend. The response follows `pass_on`."""
+    """A connection to the frontend, for one request at a time. The response follows `pass_on`."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self) -> None:
         self.has_begun, self.has_ended = asyncio.Event(), asyncio.Event()
         """With the head and a part of the body; with all of it, or with the connection."""
 
@@ -228,7 +247,12 @@ class Upstream(asyncio.Protocol):
         self.has_begun.set()
         self.has_ended.set()
 
-    def send(self, request: Request, body: bytes) -> None:
+    def pause(self, is_paused: bool) -> None:
+        if not self.transport.is_closing() and is_paused == self.transport.is_reading():
+            (self.transport.pause_reading if is_paused else self.transport.resume_reading)()
+
+    def send(self, client: Client, request: Request, body: bytes) -> None:
+        self._client, self._is_last = client, request.version != b"HTTP/1.1"
         self.has_begun.clear()
         self.has_ended.clear()
         self.head, self.lines, self._body = b"", b"", b""
@@ -267,6 +291,11 @@ class Upstream(asyncio.Protocol):
         """Bytes of the body; None: it ends with a last chunk, or with the connection."""
         self._is_chunked = CHUNKED in headers
         self._is_framed = length is not None or self._is_chunked
+
+    @property
+    def is_reusable(self) -> bool:
+        is_open = bool(self.head) and not self.transport.is_closing()
+        return is_open and not self._is_last and self._is_framed and self._is_complete
 
     @property
     def _is_complete(self) -> bool:

@@ -89,6 +89,7 @@ class Adapter:
         self._options, self._reads = options, client_reads
         self._hosts = re.compile(pattern(filter(None, options.adapter_allow_hosts.split(","))))
         self._clients: set[Client] = set()
+        self._unused: list[Upstream] = []
         self._is_stopping = False
         self._contexts: dict[str, int] = {}
         """Model → its context length in tokens."""
@@ -96,7 +97,7 @@ class Adapter:
     async def start(self) -> None:
         options, loop = self._options, asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Client(self._serve, self._clients),
+            lambda: Client(self._serve, self._clients, self._unused),
             options.http_host,
             options.http_port,
             backlog=1024,
@@ -116,6 +117,8 @@ class Adapter:
                     await asyncio.sleep(0.02)
         for client in self._clients:
             client.transport.abort()
+        for upstream in self._unused:
+            upstream.transport.abort()
         if self._reads is not None:
             await self._reads.stop()
 
@@ -133,8 +136,6 @@ class Adapter:
         except asyncio.IncompleteReadError:
             pass  # the client has left
         finally:
-            if client.upstream is not None:
-                client.upstream.transport.abort()
             client.transport.close()
 
     async def _respond(self, client: Client, request: Request) -> bool:
@@ -154,19 +155,18 @@ class Adapter:
         timer = loop.call_later(UNANSWERED_S, _report_unanswered, request)
         try:
             upstream = await client.connect(self._options.adapter_inner_port)
-            upstream.send(request, raw)
+            upstream.send(client, request, raw)
             await upstream.has_begun.wait()
             timer.cancel()
             refusal = await self._refusal(request, body, upstream)
             if refusal is None:
                 return await upstream.pass_on(verdict.headers)
             client.refuse(refusal, upstream.lines)
-            if not upstream.has_ended.is_set():
-                upstream.transport.abort()
         except OSError:
             client.refuse(NOT_READY)
         finally:
             timer.cancel()
+            client.disconnect()
             if self._reads is not None and client.read is not None:
                 self._reads.end(client.read)
             client.read = None
