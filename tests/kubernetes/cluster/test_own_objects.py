@@ -12,10 +12,10 @@ from penstock.cluster.observe import OwnObjects
 from penstock.errors import RolloutError
 from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
-from tests.support.emulated_cluster.kubelet import key_of, reference_to, warning
+from tests.support.emulated_cluster.kubelet import reference_to, warning
 from tests.support.emulated_cluster.operator import GRAPH
 from tests.support.emulated_cluster.released import NAME, Cluster
-from tests.support.emulated_cluster.store import ApiError, Object
+from tests.support.emulated_cluster.store import ApiError, Object, key_of
 
 EVENT = ("v1", "events", "default", "refused")
 REFUSED = 'Error creating: pods "x" is forbidden: no PriorityClass with name nope was found'

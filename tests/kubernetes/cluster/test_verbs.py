@@ -19,9 +19,8 @@ import pytest
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from penstock.serving.frontend_metrics import summarize
-from tests.support.emulated_cluster.kubelet import key_of
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
-from tests.support.emulated_cluster.store import ApiError
+from tests.support.emulated_cluster.store import ApiError, key_of
 
 METRICS = """\
 # TYPE dynamo_frontend_model_ready gauge

@@ -39,6 +39,7 @@ from tests.support.emulated_cluster.store import (
     Key,
     Object,
     Store,
+    not_found,
 )
 from tests.support.scripted_http import QuietServer
 
@@ -223,12 +224,12 @@ class _Handler(BaseHTTPRequestHandler):
         if subresource == "eviction":
             return 201, pods.evict(store, key, body)
         if key[1] == "pods" and subresource in ("log", "proxy"):
-            return 200, writes.existing(store, (*key[:3], key[3].partition(":")[0]))
+            return 200, store.existing((*key[:3], key[3].partition(":")[0]))
         if subresource and (key[1] not in SCALED or subresource != "scale"):
-            raise ApiError(404, "NotFound", *writes.not_found(key))
+            raise not_found(key)
         if subresource == "scale":
             if self.command == "GET":
-                return 200, _scale(writes.existing(store, key))
+                return 200, _scale(store.existing(key))
             return 200, _scale(writes.set_scale(store, key, body, query, agent, self.command))
         match self.command:
             case "GET" if query.get("watch") in ("true", "1"):
@@ -236,7 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
             case "GET":
                 requests.require_list(store, query)
-                return 200, writes.existing(store, key) if key[3] else _listed(store, key, query)
+                return 200, store.existing(key) if key[3] else _listed(store, key, query)
             case "POST":
                 return 201, writes.create(store, key, body, query, agent)
             case "PUT":
@@ -289,7 +290,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, path: list[str]) -> None:
         """exec and portforward of a pod."""
         key, subresource = _place(path, self.api.resources)
-        writes.existing(self.api.store, key)
+        self.api.store.existing(key)
         query = parse_qs(urlsplit(self.path).query)
         if subresource == "exec":
             code, output = self.api.containers.run(key, query["command"])
