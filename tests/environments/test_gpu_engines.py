@@ -65,9 +65,3 @@ def test_elsewhere_than_on_linux_the_installation_is_refused(name: str) -> None:
 def test_environments_without_an_engine_for_gpus_are_not_restricted() -> None:
     require_platform("harmony", "Darwin", "arm64")
     require_python("harmony", "3.13")
-
-
-def test_without_uv_penstocks_python_must_be_that_of_the_engine() -> None:
-    require_python("trtllm", "3.12")
-    with pytest.raises(MissingToolError, match=r"needs Python 3\.12, and penstock runs on 3\.11\."):
-        require_python("trtllm", "3.11")
