@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from penstock.live.page.request_path import list_reply, path_view
+from penstock.local.tracing import environment
 from penstock.tracing.explain import (
     Cause,
     Explanation,
@@ -16,15 +18,29 @@ from penstock.tracing.explain import (
     explain,
     find,
 )
-from penstock.tracing.report import explanation_document, explanation_lines
-from penstock.tracing.requests import StageName, requests_of
+from penstock.tracing.report import (
+    ON_MOCKERS,
+    explanation_document,
+    explanation_lines,
+    on_mockers,
+    request_document,
+)
+from penstock.tracing.requests import Loaded, StageName, requests_of
 from penstock.tracing.spans import decode
+from tests.local.builders import deployment, frontend, mocker
+from tests.local.test_adapt import adapted
 from tests.tracing.build import Trace, peers, requests
 
 
 def explained(*more: Trace, record: bool = True, **changes: Any) -> Explanation:
     slow = Trace("slow", at_ms=50_000, client="my-id", **changes)
     return explain(requests(*peers(), slow, *more, record=record), "slow")
+
+
+def named(explanation: Explanation) -> tuple[StageName, Cause | None]:
+    """The slow stage, and its cause."""
+    assert explanation.slow is not None
+    return explanation.slow.stage.name, explanation.cause
 
 
 @pytest.mark.parametrize(
@@ -41,19 +57,16 @@ def test_the_stage_with_the_largest_excess_is_named(
     changes: dict[str, Any], stage: StageName, cause: Cause
 ) -> None:
     explanation = explained(**changes)
-    assert explanation.slow is not None
-    assert (explanation.slow.stage.name, explanation.cause) == (stage, cause)
+    assert named(explanation) == (stage, cause)
     assert f"slow stage: {stage}" in "\n".join(explanation_lines(explanation))
     assert explanation_document(explanation)["slow_stage"] == str(stage)
 
 
-def test_prompts_before_it_at_the_same_worker_are_a_queue() -> None:
-    before = [Trace(f"b{i}", at_ms=49_990 + i, prefill_ms=60.0, cached=0) for i in range(4)]
-    assert explained(*before, prefill_ms=90.0).cause is Cause.QUEUE
-    elsewhere = [
-        Trace(f"b{i}", at_ms=49_990 + i, prefill_ms=60.0, cached=0, worker="12") for i in range(4)
-    ]
-    assert explained(*elsewhere, prefill_ms=90.0).cause is Cause.SLOW_WORKER
+@pytest.mark.parametrize(("worker", "cause"), [("11", Cause.QUEUE), ("12", Cause.SLOW_WORKER)])
+def test_prompts_before_it_at_the_same_worker_are_a_queue(worker: str, cause: Cause) -> None:
+    changes: dict[str, Any] = {"prefill_ms": 60.0, "cached": 0, "worker": worker}
+    before = [Trace(f"b{i}", at_ms=49_990 + i, **changes) for i in range(4)]
+    assert explained(*before, prefill_ms=90.0).cause is cause
 
 
 def test_other_sequences_at_the_decode_worker_are_contention() -> None:
@@ -112,8 +125,7 @@ def test_a_stage_with_most_of_the_time_is_named_without_peers(
     changes: dict[str, Any], stage: StageName, cause: Cause, reason: str
 ) -> None:
     explanation = explain(requests(*peers(3), Trace("slow", at_ms=9_000, **changes)), "slow")
-    assert explanation.slow is not None
-    assert (explanation.slow.stage.name, explanation.cause) == (stage, cause)
+    assert named(explanation) == (stage, cause)
     assert reason in explanation.reason
     text = "\n".join(explanation_lines(explanation))
     assert f"longest stage: {stage} took" in text
@@ -124,9 +136,7 @@ def test_a_stage_with_most_of_the_time_is_named_without_peers(
 def test_without_peers_a_slow_client_is_not_a_long_output() -> None:
     slow = Trace("slow", at_ms=9_000, decode_ms=10_000.0, read=(10_017.5, 9_000.0))
     explanation = explain(requests(*peers(3), slow), "slow")
-    assert explanation.slow is not None
-    assert explanation.slow.stage.name is StageName.RESPONSE
-    assert explanation.cause is Cause.SLOW_CLIENT
+    assert named(explanation) == (StageName.RESPONSE, Cause.SLOW_CLIENT)
 
 
 def test_without_peers_no_stage_is_named_unless_it_took_most_of_the_time() -> None:
@@ -145,14 +155,8 @@ def test_requests_of_another_length_are_no_peers() -> None:
 def test_the_stages_add_up_to_the_total() -> None:
     request = explained(prefill_ms=90.0).request
     assert sum(stage.ms for stage in request.stages) == pytest.approx(request.total_ms)
-    assert [stage.name for stage in request.stages] == [
-        StageName.FRONTEND,
-        StageName.PREFILL_ROUTING,
-        StageName.PREFILL,
-        StageName.KV_TRANSFER,
-        StageName.DECODE,
-        StageName.RESPONSE,
-    ]
+    names = [name for name in StageName if name is not StageName.ROUTING]  # of one pool
+    assert [stage.name for stage in request.stages] == names
 
 
 def test_clocks_that_differ_are_noted_and_no_stage_is_negative() -> None:
@@ -194,8 +198,8 @@ def test_the_response_ends_when_the_client_has_read_it(
     """A usual request takes 77.5 ms, of which decode takes 60 ms."""
     slow = Trace("slow", at_ms=50_000, read=(577.5, blocked_ms), **changes)
     explanation = explain(requests(*peers(read=(77.6, 0.0)), slow), "slow")
+    assert named(explanation) == (stage, cause)
     assert explanation.slow is not None
-    assert (explanation.slow.stage.name, explanation.cause) == (stage, cause)
     assert explanation.slow.excess_ms == pytest.approx(500, abs=30)  # without a short pause
     assert explanation.request.total_ms == pytest.approx(577.5)
     assert ("client" in explanation.reason) == (stage is StageName.RESPONSE)
@@ -208,8 +212,7 @@ def test_the_prefill_worker_of_another_router_mode_is_known() -> None:
     explanation = explain(requests(*peers(kv_router=False), slow), "slow")
     assert explanation.request.prefill is not None
     assert explanation.request.prefill.worker == "11"
-    assert explanation.slow is not None
-    assert explanation.slow.stage.name is StageName.PREFILL
+    assert named(explanation)[0] is StageName.PREFILL
 
 
 def test_a_failed_request_is_explained_without_peers() -> None:
@@ -269,3 +272,28 @@ def test_a_worker_whose_own_span_is_missing_has_no_service() -> None:
     (request,) = requests_of(replace(decoded, spans=spans))
     assert request.prefill is not None
     assert (request.prefill.worker, request.prefill.service) == ("11", "")
+
+
+@pytest.mark.parametrize("is_mocker", [True, False])
+def test_every_output_about_mockers_says_so(is_mocker: bool) -> None:
+    traced = requests(Trace("a", mocker=is_mocker))
+    explanation = explain(traced, "a")
+    assert (ON_MOCKERS in explanation_lines(explanation)[:2]) is is_mocker
+    assert explanation_document(explanation)["engine_is_substitute"] is is_mocker
+    assert request_document(traced[0])["engine_is_substitute"] is is_mocker
+    assert bool(on_mockers(traced)) is is_mocker
+    assert (ON_MOCKERS in path_view(explanation, {})["summary"]) is is_mocker
+    assert (
+        ON_MOCKERS in list_reply(Loaded(requests=traced, unreadable=0), "")["note"]
+    ) is is_mocker
+
+
+def test_spans_of_mockers_go_to_their_own_path_of_the_receiver() -> None:
+    """A graph whose own engine is the mocker is no substitute, and no engine runs either."""
+    local = adapted(deployment(frontend(), mocker("worker", "agg")))
+    endpoints = {
+        p.name: environment("http://r", p)["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]
+        for p in local.programs
+    }
+    assert endpoints["worker"] == "http://r/mocker/v1/traces"
+    assert endpoints["frontend"] == "http://r/v1/traces"

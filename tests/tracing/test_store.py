@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from penstock.local.request_adapter import client_reads
-from penstock.tracing.requests import is_recorded, load
+from penstock.tracing.requests import Loaded, is_recorded, load
 from penstock.tracing.store import NAME, OLDER, Kind, Message, Receiver, Writer, read
 from tests.tracing.build import Trace, peers
 
@@ -24,6 +24,14 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
     running = Receiver(tmp_path, "127.0.0.1")
     yield running
     running.stop()
+
+
+def stored(folder: Path, *messages: Message) -> Loaded:
+    """What is read after a writer got the messages."""
+    writer = Writer(folder)
+    for message in messages:
+        writer.append(message)
+    return load(folder)
 
 
 def post(receiver: Receiver, path: str, body: bytes) -> int:
@@ -60,19 +68,15 @@ def test_other_paths_are_refused(receiver: Receiver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 3, 40])
 def test_a_truncated_file_loses_only_its_last_message(tmp_path: Path, cut: int) -> None:
-    writer = Writer(tmp_path)
-    for trace in peers(3):
-        writer.append(trace.messages()[0])
+    stored(tmp_path, *(trace.messages()[0] for trace in peers(3)))
     path = tmp_path / NAME
     path.write_bytes(path.read_bytes()[:-cut])
     assert len(load(tmp_path).requests) == 2
 
 
 def test_a_damaged_message_is_counted_and_skipped(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    writer.append(Message(kind=Kind.TRACES, body=b"\xff\xff\xff"))
-    writer.append(Trace("one").messages()[0])
-    loaded = load(tmp_path)
+    damaged = Message(kind=Kind.TRACES, body=b"\xff\xff\xff")
+    loaded = stored(tmp_path, damaged, Trace("one").messages()[0])
     assert (len(loaded.requests), loaded.unreadable) == (1, 1)
 
 
@@ -114,9 +118,7 @@ def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
 
 
 def test_a_damaged_part_of_the_file_is_counted(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    for name in ("one", "two"):
-        writer.append(Trace(name).messages()[0])
+    stored(tmp_path, *(Trace(name).messages()[0] for name in ("one", "two")))
     path = tmp_path / NAME
     data = bytearray(path.read_bytes())
     data[len(data) // 2] = 99  # the kind of the second message
@@ -128,20 +130,14 @@ def test_a_damaged_part_of_the_file_is_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"cached": float("nan")},
-        {"cached": float("inf")},
-        {"cached": 10**400},
-        {"cached": [1]},
+        *({"cached": number} for number in (float("nan"), float("inf"), 10**400, [1])),
         {"input": "inf"},
         {"output": "1e308"},
     ],
 )
 def test_invalid_numbers_are_ignored(tmp_path: Path, changes: dict[str, object]) -> None:
-    writer = Writer(tmp_path)
-    for trace in (Trace("one", **changes), Trace("two")):
-        for message in trace.messages():
-            writer.append(message)
-    assert len(load(tmp_path).requests) == 2
+    messages = [*Trace("one", **changes).messages(), *Trace("two").messages()]
+    assert len(stored(tmp_path, *messages).requests) == 2
 
 
 @pytest.mark.parametrize(
@@ -151,9 +147,7 @@ def test_invalid_request_records_are_ignored(tmp_path: Path, payload: str) -> No
     export = ExportLogsServiceRequest()
     log = export.resource_logs.add().scope_logs.add().log_records.add()
     log.attributes.add(key="payload").value.string_value = payload
-    writer = Writer(tmp_path)
-    writer.append(Message(kind=Kind.LOGS, body=export.SerializeToString()))
-    writer.append(Message(kind=Kind.CLIENT_READS, body=b'[{"span_id": "\xff"}]'))
-    writer.append(Trace("one").messages()[0])
-    loaded = load(tmp_path)
+    logs = Message(kind=Kind.LOGS, body=export.SerializeToString())
+    reads = Message(kind=Kind.CLIENT_READS, body=b'[{"span_id": "\xff"}]')
+    loaded = stored(tmp_path, logs, reads, Trace("one").messages()[0])
     assert (len(loaded.requests), loaded.unreadable) == (1, 1)
