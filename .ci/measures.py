@@ -52,11 +52,7 @@ for package in graph.find_children("penstock"):
 graph.remove_module("penstock")
 print(json.dumps([cycles(), modules]))
 """
-COMMANDS = {
-    "make unit": ["make", "unit"],
-    "make check": ["make", "check"],
-    ".ci/run": [".ci/run"],
-}
+COMMANDS = {"make unit": ["make", "unit"], "make check": ["make", "check"], ".ci/run": [".ci/run"]}
 
 
 def main() -> int:

@@ -56,7 +56,7 @@ OTHERS = {
         "num_attention_heads": 64,
         "index_topk": 2048,
         "index_kpool": 4,
-    },
+    }
 }
 SECTION_KEYS = (
     *("quant_method", "quant_algo", "weight_block_size", "config_groups", "format"),

@@ -107,12 +107,7 @@ def converter_of(action: argparse.Action) -> dict[str, Any]:
         name = getattr(converter, "__qualname__", "")
     if name == "_compute_kwargs.<locals>.parse_dataclass":
         cls = converter.__defaults__[0]
-        return {
-            **entry,
-            "kind": "object",
-            "class": cls.__name__,
-            "fields": field_table(cls),
-        }
+        return {**entry, "kind": "object", "class": cls.__name__, "fields": field_table(cls)}
     if name.endswith("<lambda>"):
         return {**entry, "kind": LAMBDAS[action.dest]}
     return {**entry, "kind": KINDS[name] if converter is not None else "str"}

@@ -61,11 +61,7 @@ def packages() -> Path | None:
 
 def llamacpp_tokens(file: Path, numbers: Sequence[int], *, float32: bool) -> list[list[int]]:
     """Of the prompts with these numbers."""
-    asked = {
-        "prompts": [prompts()[at].ids for at in numbers],
-        "tokens": ANSWER,
-        "float32": float32,
-    }
+    asked = {"prompts": [prompts()[at].ids for at in numbers], "tokens": ANSWER, "float32": float32}
     done = subprocess.run(
         [sys.executable, str(CHILD), str(file)],
         input=json.dumps(asked),

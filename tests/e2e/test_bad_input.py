@@ -180,11 +180,7 @@ def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
     graph = write(folder, QUICKSTART.read_text())
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0"],
-        env={
-            **os.environ,
-            "PENSTOCK_STATE_HOME": str(folder / "state"),
-            **without_envoy(folder),
-        },
+        env={**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state"), **without_envoy(folder)},
         stderr=subprocess.PIPE,
     )
     while not list((folder / "state").glob("*/logs/decode.0.log")):

@@ -15,12 +15,7 @@ import yaml
 from penstock.drill.graph_process import GraphProcess
 from penstock.tiny_model import ARCHITECTURES, write_gguf
 from tests.e2e.chats import chat, events_of, merged
-from tests.e2e.gguf_exact import (
-    CHOSEN,
-    llamacpp_tokens,
-    recorded,
-    transformers_tokens,
-)
+from tests.e2e.gguf_exact import CHOSEN, llamacpp_tokens, recorded, transformers_tokens
 from tests.e2e.token_exact import prompts
 from tests.support.local_graphs import running_graph
 from token_requests import ask

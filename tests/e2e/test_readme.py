@@ -215,8 +215,7 @@ def _is_part_of(text: str, printed: str) -> bool:
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "block",
-    [pytest.param(b, id=f"{b.page}: {b.heading}", marks=marks([b])) for b in NIGHTLY],
+    "block", [pytest.param(b, id=f"{b.page}: {b.heading}", marks=marks([b])) for b in NIGHTLY]
 )
 def test_the_commands_of_a_long_block_work(block: Block, reader: Reader) -> None:
     for command in commands([block]):

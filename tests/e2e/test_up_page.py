@@ -25,10 +25,7 @@ pytestmark = pytest.mark.needs("page")
 @pytest.mark.destroys_graph
 @pytest.mark.parametrize(
     "is_down",
-    [
-        pytest.param(False, id="ctrl-c"),
-        pytest.param(True, id="down", marks=pytest.mark.nightly),
-    ],
+    [pytest.param(False, id="ctrl-c"), pytest.param(True, id="down", marks=pytest.mark.nightly)],
 )
 def test_the_page_responds_on_loopback_and_ends_with_the_graph(
     up: Up, tmp_path: Path, *, is_down: bool

@@ -15,11 +15,7 @@ Result = TypeVar("Result")
 
 
 def wait_for(
-    condition: Callable[[], Result],
-    what: object,
-    *,
-    look_s: float = 0.02,
-    limit_s: float = LIMIT_S,
+    condition: Callable[[], Result], what: object, *, look_s: float = 0.02, limit_s: float = LIMIT_S
 ) -> Result:
     """The first result that is true; AssertionError with ``what`` after ``limit_s`` without one.
 

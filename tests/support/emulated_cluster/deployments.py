@@ -11,12 +11,7 @@ import json
 import math
 from typing import Any
 
-from tests.support.emulated_cluster.kubelet import (
-    Kubelet,
-    is_ending,
-    is_ready,
-    reference_to,
-)
+from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready, reference_to
 from tests.support.emulated_cluster.store import Object, Store, key_of
 
 MOST = "deployment.kubernetes.io/max-replicas"

@@ -61,13 +61,7 @@ RESOURCES = {
     "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
-CLUSTER_SCOPED = (
-    "namespaces",
-    "nodes",
-    "clusterroles",
-    "clusterrolebindings",
-    "priorityclasses",
-)
+CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings", "priorityclasses")
 
 
 class ApiError(Exception):
