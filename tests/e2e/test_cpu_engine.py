@@ -113,7 +113,7 @@ def test_disaggregated_tokens_equal_the_recorded_ones_of_transformers(
     disaggregated: GraphProcess,
 ) -> None:
     """Each prompt whole and streamed, so that the second time its prefix is cached."""
-    expected = recorded()
+    expected = recorded("vllm")
     assert tuple(expected) == CHOSEN
     assert len({tuple(one["tokens"]) for one in expected.values()}) == len(CHOSEN)
     asked = [(at, stream) for at, stream in every(prompts()) if at in expected]
@@ -127,7 +127,7 @@ def test_disaggregated_tokens_equal_those_of_transformers(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
     assert {at: expected[at]["tokens"] for at in CHOSEN} == {
-        at: one["tokens"] for at, one in recorded().items()
+        at: one["tokens"] for at, one in recorded("vllm").items()
     }
     assert _wrong(disaggregated, expected) == []
 

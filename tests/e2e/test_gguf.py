@@ -15,8 +15,13 @@ import yaml
 from penstock.drill.graph_process import GraphProcess
 from penstock.tiny_model import ARCHITECTURES, write_gguf
 from tests.e2e.chats import chat, events_of, merged
-from tests.e2e.gguf_exact import CHOSEN, llamacpp_tokens, recorded, transformers_tokens
-from tests.e2e.token_exact import prompts
+from tests.e2e.token_exact import (
+    CHOSEN,
+    llamacpp_tokens,
+    prompts,
+    recorded,
+    transformers_tokens,
+)
 from tests.support.local_graphs import running_graph
 from token_requests import ask
 
@@ -83,11 +88,10 @@ def test_tokens_of_the_file_equal_those_of_transformers(
     files: dict[str, Path], architecture: str
 ) -> None:
     """With the same weights and float32 attention: every tensor and number of the file is right."""
-    expected = recorded(architecture)
-    assert tuple(expected) == CHOSEN
-    assert len({tuple(tokens) for tokens in expected.values()}) == len(CHOSEN)
-    found = llamacpp_tokens(files[architecture], CHOSEN, float32=True)
-    assert dict(zip(CHOSEN, found, strict=True)) == expected
+    expected = {at: answer["tokens"] for at, answer in recorded(architecture).items()}
+    assert len({tuple(tokens) for tokens in expected.values()}) == len(expected) >= 10
+    computed = llamacpp_tokens(files[architecture], tuple(expected), float32=True)
+    assert dict(zip(expected, computed, strict=True)) == expected
 
 
 @pytest.mark.nightly

@@ -241,18 +241,6 @@ def _limits_are_enforced(reader: Reader) -> None:
     assert answers[-1].json()["error"]["code"] == "rate_limit_exceeded"
 
 
-def test_the_first_screen_verifies_after_it_scales() -> None:
-    """So that the test above covers it."""
-    first = [b for b in pages()["README.md"] if b.heading == "penstock"]
-    verbs = [
-        command.split("penstock ")[1].split()[0]
-        for block in first
-        for command in block.commands()
-        if "uv run" in command
-    ]
-    assert verbs == ["up", "scale", "status", "verify", "logs", "ls", "down"]
-
-
 def test_a_block_is_excluded_only_for_what_it_contains() -> None:
     excluded = [block for block in blocks() if block.is_excluded]
     assert [b for b in excluded if not re.search(EXCLUDED[b.reason], b.text)] == []

@@ -16,7 +16,7 @@ from penstock.graph.openai_errors import ERRORS
 from tests.gateway.fakes import Frontend
 from tests.gateway.samples import BACKENDS, PLANTED, policy
 from tests.gateway.test_envoy import KEYS, serving
-from tests.support.repeats import first_good
+from tests.support.waiting import first_good
 
 CHAT = "/v1/chat/completions"
 

@@ -45,13 +45,11 @@ from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
 REVIEW = (f"{access.REVIEWS}/v1", "selfsubjectaccessreviews", "", "")
+# Kinds with the subresource `scale`.
 SCALED = (
-    "deployments",
-    "dynamographdeploymentscalingadapters",
-    "leaderworkersets",
-    "replicasets",
+    "deployments", "dynamographdeploymentscalingadapters", "leaderworkersets", "replicasets",
     "statefulsets",
-)  # kinds with the subresource `scale`
+)  # fmt: skip
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
 TOO_MANY = "Too many requests, please try again later."
 
@@ -410,12 +408,7 @@ def _resources(version: str, resources: dict[str, dict[str, str]]) -> Object:
 
 def _place(path: list[str], resources: dict[str, dict[str, str]]) -> tuple[Key, str]:
     """The object or the list of a path, and the subresource; 404 for what is not known."""
-    start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
-    version, rest = "/".join(path[1:start]), path[start:]
-    namespace = ""
-    if len(rest) >= 2 and rest[0] == "namespaces" and rest[2:]:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = (*rest, "", "", "")[:3]
+    version, namespace, plural, name, subresource = access.split_path(path)
     if plural not in resources.get(version, {}):
         raise ApiError(404, "", NOT_FOUND)
     return (version, plural, namespace, name), subresource

@@ -42,21 +42,10 @@ NAMES = {
     **dict.fromkeys(RBAC, (PATH_SEGMENT, 253)),
 }
 K8S_IO = (
-    "admissionregistration",
-    "authentication",
-    "authorization",
-    "certificates",
-    "coordination",
-    "discovery",
-    "events",
-    "flowcontrol.apiserver",
-    "networking",
-    "node",
-    "rbac.authorization",
-    "resource",
-    "scheduling",
-    "storage",
-)
+    "admissionregistration", "authentication", "authorization", "certificates", "coordination",
+    "discovery", "events", "flowcontrol.apiserver", "networking", "node", "rbac.authorization",
+    "resource", "scheduling", "storage",
+)  # fmt: skip
 GROUPS = {"", "apps", "autoscaling", "batch", "policy", *(f"{name}.k8s.io" for name in K8S_IO)}
 
 Manifest = Mapping[str, Any]

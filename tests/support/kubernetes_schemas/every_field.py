@@ -35,26 +35,14 @@ ENUMS: Mapping[str, set[str]] = {
     "volumeMode": {"Block", "Filesystem"},
     "whenUnsatisfiable": {"DoNotSchedule", "ScheduleAnyway"},
 }
+AT_LEAST_ZERO = (
+    "activeDeadlineSeconds", "backoffLimit", "completions", "initialDelaySeconds",
+    "minReadySeconds", "parallelism", "periodSeconds", "replicas", "revisionHistoryLimit",
+    "runAsGroup", "runAsUser", "timeoutSeconds", "ttlSecondsAfterFinished",
+)  # fmt: skip
 # Numbers by field: the least value.
 LEAST: Mapping[str, int] = {
-    **dict.fromkeys(
-        (
-            "activeDeadlineSeconds",
-            "backoffLimit",
-            "completions",
-            "initialDelaySeconds",
-            "minReadySeconds",
-            "parallelism",
-            "periodSeconds",
-            "replicas",
-            "revisionHistoryLimit",
-            "runAsGroup",
-            "runAsUser",
-            "timeoutSeconds",
-            "ttlSecondsAfterFinished",
-        ),
-        0,
-    ),
+    **dict.fromkeys(AT_LEAST_ZERO, 0),
     **dict.fromkeys(("failureThreshold", "successThreshold"), 1),
 }
 SERVICE_TYPES = {"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}

@@ -23,24 +23,10 @@ WRONG_TYPE = re.compile(r"is not of type|is not valid under any")
 ABSENT: Any = object()  # no old value, or none that can be matched to the new one
 
 ASSERTIONS = {
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "required",
-    "type",
-    "uniqueItems",
-}
+    "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
+    "multipleOf", "pattern", "required", "type", "uniqueItems",
+}  # fmt: skip
 NESTED = ("allOf", "anyOf", "oneOf")
 RANGES = {"int32": 2**31, "int64": 2**63}
 FORMATS = FormatChecker(formats=())
