@@ -7,8 +7,9 @@ import json
 import pytest
 
 from penstock.errors import ClusterError, RolloutError
+from tests.support.emulated_cluster.kubelet import key_of
 from tests.support.emulated_cluster.released import MISSING, NAME, Cluster, edit_secret
-from tests.support.emulated_cluster.store import ApiError, key_of
+from tests.support.emulated_cluster.store import ApiError
 
 
 def outcomes(cluster: Cluster) -> list[tuple[str | None, int | None]]:
