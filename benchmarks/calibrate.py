@@ -28,7 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from penstock.bench.prediction import predicted
+from penstock.bench.measurement import predicted
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments import environments_root
 from penstock.local.ports import Ports

@@ -27,16 +27,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from graphs import ETCD, copy_graph
 from penstock.drill import isolation
-from penstock.drill.evaluate import Failure, median, p99
+from penstock.drill.evaluate import Failure
 from penstock.drill.faults import Choice, Fault, Kind, Need
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS, choose
 from penstock.drill.run import DrillOptions, DrillResult, drill_graph
 from penstock.errors import StartError
+from penstock.simulate.window import percentile
 from report import RESULTS, write_result
 
 ROOT = Path(__file__).parents[1]
@@ -233,7 +235,12 @@ def _figures(result: DrillResult) -> dict[str, Any]:
                 "faults": row.faults,
                 "failed": {type_.value: n for type_, n in row.failed.items()},
                 "unavoidable": row.unavoidable,
-                "recovery_s": [round(seconds, 1) for seconds in row.recovery_s],
+                "recovery_s": [
+                    round(fault.recovery_s, 1)
+                    for fault in result.faults
+                    if (fault.kind, fault.program) == (row.kind, row.target)
+                    and fault.recovery_s is not None
+                ],
             }
             for row in evaluation.rows
         ],
@@ -284,8 +291,8 @@ def _group(key: tuple[str, str, str], rows: Iterable[dict[str, Any]]) -> dict[st
         "faults": sum(row["faults"] for row in rows),
         "failed": dict(failed),
         "unavoidable": sum(row["unavoidable"] for row in rows),
-        "recovery_s_median": median(recovery),
-        "recovery_s_p99": p99(recovery),
+        "recovery_s_median": median(recovery) if recovery else None,
+        "recovery_s_p99": percentile(recovery, 0.99) if recovery else None,
     }
 
 

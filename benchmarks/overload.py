@@ -19,13 +19,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
 
 from graphs import copy_graph
-from penstock.drill.evaluate import median, p99
 from penstock.drill.graph_process import GraphProcess
+from penstock.simulate.window import percentile
 from report import RESULTS, write_result
 
 CALM_S = 30.0
@@ -203,7 +204,7 @@ def _recovery_s(requests: Sequence[Request], peak_end_s: float, ttft_s: float) -
     for begin in range(int(CALM_S) - WINDOW_S):
         window = [r for r in requests if 0 <= r.sent_s - peak_end_s - begin < WINDOW_S]
         waits = [r.wait_s for r in window]
-        if all(r.status == 200 for r in window) and waits and (median(waits) or 0.0) <= ttft_s:
+        if all(r.status == 200 for r in window) and waits and median(waits) <= ttft_s:
             return begin
     return None
 
@@ -217,17 +218,21 @@ def _phase(requests: Sequence[Request]) -> dict[str, Any]:
         "refused": len(refused),
         "failed": len(requests) - len(accepted) - len(refused),
         "ttft_s_median": _of_waits(median, accepted),
-        "ttft_s_p99": _of_waits(p99, accepted),
+        "ttft_s_p99": _of_waits(_p99, accepted),
         "refusal_s_median": _of_waits(median, refused),
-        "refusal_s_p99": _of_waits(p99, refused),
+        "refusal_s_p99": _of_waits(_p99, refused),
     }
 
 
+def _p99(seconds: Sequence[float]) -> float:
+    return percentile(seconds, 0.99)
+
+
 def _of_waits(
-    quantile: Callable[[Sequence[float]], float | None], requests: Sequence[Request]
+    quantile: Callable[[Sequence[float]], float], requests: Sequence[Request]
 ) -> float | None:
-    value = quantile([r.wait_s for r in requests])
-    return None if value is None else round(value, 3)
+    waits = [r.wait_s for r in requests]
+    return round(quantile(waits), 3) if waits else None
 
 
 def plot(requests: Sequence[Request]) -> str:
@@ -240,7 +245,7 @@ def plot(requests: Sequence[Request]) -> str:
         rows[int(request.sent_s / step)].append(request)
     accepted = [sum(r.status == 200 for r in row) / step for row in rows]
     refused = [sum(r.status in (429, 503) for r in row) / step for row in rows]
-    ttft = [_of_waits(p99, [r for r in row if r.status == 200]) or 0.0 for row in rows]
+    ttft = [_of_waits(_p99, [r for r in row if r.status == 200]) or 0.0 for row in rows]
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{2 * height}">']
     top = 0
     for title, series in (

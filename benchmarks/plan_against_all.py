@@ -25,15 +25,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from penstock.plan.confirm import confirmed_trial
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import neighbors
 from penstock.plan.planning import Plan, plan
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.search import SCALE_STEP
 from penstock.plan.space import Candidate
-from penstock.plan.traffic import SEEDS
-from penstock.plan.trials import SCALE_STEP, Trial, Trials, TrialSpec, score_of
+from penstock.plan.trials import Trial, Trials, TrialSpec, score_of
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Study
 from penstock.tune.settings import DYNAMO_DEFAULT, grid
@@ -83,10 +82,9 @@ def exhausted(found: Plan, trials: Trials, everything: Sequence[Candidate]) -> T
     hopeful = [trial for trial in looked if trial.meets_slo and score(trial) >= least]
     best = found.winner
     for trial in sorted(hopeful, key=score, reverse=True)[:MOST_AGAIN]:
-        again = trials.trial_of(TrialSpec(trial.candidate, seeds=SEEDS))
-        if again and again.meets_slo and score(again) > score(best):
-            longer = confirmed_trial(trials, again)
-            best = max([best, longer], key=score) if longer else best
+        longer = trials.confirmed(trial)
+        if longer.meets_slo:
+            best = max([best, longer], key=score)
     return best
 
 
@@ -96,9 +94,8 @@ def highest_scale(found: Plan, trials: Trials, everything: Sequence[Candidate]) 
     while running:
         scale = best.row.scale * SCALE_STEP
         looked = trials.of([TrialSpec(candidate, scale=scale) for candidate in running])
-        running = [trial.candidate for trial in looked if trial.meets_slo]
-        again = trials.of([TrialSpec(candidate, scale=scale, seeds=SEEDS) for candidate in running])
-        held = [trial for trial in again if trial.meets_slo]
+        met = [trials.confirmed(trial) for trial in looked if trial.meets_slo]
+        held = [trial for trial in met if trial.meets_slo]
         running = [trial.candidate for trial in held]
         best = max(held, key=lambda trial: trial.user_rate, default=best)
     return best

@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from graphs import copy_graph
-from penstock.drill.evaluate import median, p99
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import Traffic
+from penstock.simulate.window import percentile
 from report import write_result
 
 PHASES, PHASE_S = 6, 15.0
@@ -45,8 +46,8 @@ def summary(runs: list[Traffic]) -> dict[str, Any]:
     return {
         "requests": len(results),
         "failed": sum(bool(r.error) for r in results),
-        "ttft_s_median": round(median(served) or 0.0, 3),
-        "ttft_s_p99": round(p99(served) or 0.0, 3),
+        "ttft_s_median": round(median(served) if served else 0.0, 3),
+        "ttft_s_p99": round(percentile(served, 0.99), 3),
     }
 
 

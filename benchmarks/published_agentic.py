@@ -24,7 +24,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.run import Endpoint, Sent, Traffic, send
+from penstock.bench.aiperf import Endpoint, Traffic
+from penstock.bench.run import Sent, send
 from penstock.bench.trace_file import keyed
 from penstock.drill.graph_process import GraphProcess
 from penstock.errors import SimulationError
@@ -118,8 +119,9 @@ def served_by_twin(row: Row, loaded: LoadedWorkload, speed: float) -> Sent:
                 requests=keyed(loaded.requests(0)),
                 concurrency=loaded.workload.concurrency,
                 folder=folder,
+                timeout_s=REQUEST_S,
             )
-            return send([traffic], REQUEST_S, progress)
+            return send([traffic], progress)
 
 
 @contextmanager

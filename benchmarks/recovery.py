@@ -22,6 +22,7 @@ from typing import Any
 
 from graphs import ETCD
 from penstock.drill.faults import GRAPH as GRAPH_TARGET
+from penstock.drill.faults import Fault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import KINDS
 from penstock.drill.traffic import StreamResult, Traffic
@@ -62,7 +63,14 @@ def _inject(kind: str, program: str | None = None) -> Callable[[GraphProcess, fl
 
     def inject(graph: GraphProcess, seconds: float) -> None:
         pids = tuple(graph.pids(program)[:1]) if program else ()
-        fault = KINDS[kind].fault(program or GRAPH_TARGET, None, has_survivor=True, pids=pids)
+        fault = Fault(
+            kind=kind,
+            target=program or GRAPH_TARGET,
+            role=None,
+            has_survivor=True,
+            pids=pids,
+            **KINDS[kind].effect,
+        )
         with KINDS[kind].apply(fault, graph):
             time.sleep(seconds)
 

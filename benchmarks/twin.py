@@ -28,8 +28,7 @@ from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Cache, Job, Replays, as_trace
 from penstock.simulate.replayable import replayable
 from penstock.simulate.window import ServedRequest
-from penstock.twin.live_client import LiveClient
-from penstock.twin.twin import TOLERANCE, LatencyPercentiles, latency_percentiles
+from penstock.twin.twin import TOLERANCE, LatencyPercentiles, LiveClient, latency_percentiles
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths, SystemPrompts
 from report import write_result

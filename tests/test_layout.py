@@ -11,6 +11,7 @@ import pytest
 
 from penstock.graph import model  # noqa: F401  (its classes are Spec's subclasses)
 from penstock.strict_yaml.base import Spec
+from tests.support.code_size import module_size
 from tests.support.repository import tracked
 
 ROOT = Path(__file__).parents[1]
@@ -50,26 +51,19 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, (node.end_lineno or 0) - node.lineno + 1
-
-
 @pytest.mark.program
 def test_the_top_level_is_the_projects() -> None:
     assert {name.split("/")[0] for name in tracked()} <= TOP_LEVEL
 
 
 def test_no_file_is_longer_than_a_reader_holds_in_the_head() -> None:
-    long = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in modules()}
-    assert {name: n for name, n in long.items() if n > LONGEST_FILE} == {}
+    assert [p for p in modules() if module_size(p).lines > LONGEST_FILE] == []
 
 
 @pytest.mark.slow
 def test_no_function_is_longer_than_a_screen() -> None:
-    long = [(p.name, f, n) for p in modules() for f, n in functions(p) if n > LONGEST_FUNCTION]
-    assert long == []
+    lines = {(p.name, f): n for p in modules() for f, n in module_size(p).functions.items()}
+    assert {name: n for name, n in lines.items() if n > LONGEST_FUNCTION} == {}
 
 
 @pytest.mark.slow

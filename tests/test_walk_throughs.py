@@ -84,8 +84,8 @@ def test_the_table_has_the_packages_in_the_order_that_import_linter_checks() -> 
     assert existing == set(listed)
 
 
-def test_there_is_a_flow_of_check_up_apply_and_plan() -> None:
-    assert HEADING.findall(PAGE) == ["check", "up", "apply", "plan"]
+def test_the_commands_with_a_flow() -> None:
+    assert HEADING.findall(PAGE) == ["check", "up", "apply", "plan", "simulate"]
 
 
 @pytest.mark.slow

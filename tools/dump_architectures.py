@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dump_value_history import tree_of
 from penstock.engines.releases import RELEASES
 from penstock.models.known import known_models
 
@@ -38,7 +39,7 @@ def main(folder: Path) -> None:
 
 def _vllm(root: Path) -> Iterator[str]:
     """The keys of the registry's tables: architecture → (module, class)."""
-    for node in _tree(root / "vllm/model_executor/models/registry.py").body:
+    for node in tree_of(root / "vllm/model_executor/models/registry.py").body:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Dict):
             continue
         if ast.unparse(node.targets[0]) not in OTHER_TABLES:
@@ -49,13 +50,9 @@ def _vllm(root: Path) -> Iterator[str]:
 def _sglang(root: Path) -> Iterator[str]:
     """The names of the classes in `EntryClass` of each module."""
     for path in sorted((root / "sglang/srt/models").glob("*.py")):
-        for node in _tree(path).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "EntryClass":
                 yield from (n.id for n in ast.walk(node.value) if isinstance(n, ast.Name))
-
-
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())  # some begin with a byte order mark
 
 
 if __name__ == "__main__":

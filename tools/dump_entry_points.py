@@ -8,17 +8,15 @@ code runs. A module has a release if any patch of it has the module; so absence 
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from packaging.version import Version
 
-from dump_flag_history import LITERAL
+from dump_flag_history import GUARD, flags_of_files, write_spans
 from penstock.engines.releases import RELEASES
 
-GUARD = re.compile(r"""^if __name__ == ["']__main__["']""", re.MULTILINE)
 # Where the parser of each module has been, below the package `dynamo`.
 PARSERS = {
     # Before 1.0 the planner was `dynamo.planner.planner_sla`.
@@ -30,10 +28,8 @@ PARSERS = {
     ),
     "dynamo.global_planner": ("global_planner/*.py",),
     "dynamo.global_router": ("global_router/*.py",),
-    "dynamo.router": ("router/*.py", "common/configuration/**/*.py"),
-    "dynamo.thunderagent_router": (
-        *("thunderagent_router/*.py", "router/*.py", "common/configuration/**/*.py"),
-    ),
+    "dynamo.router": ("router/*.py",),
+    "dynamo.thunderagent_router": ("thunderagent_router/*.py", "router/*.py"),
     "dynamo.kv_dc_relay": ("kv_dc_relay/*.py",),
     "dynamo.kv_state_agent": ("kv_state_agent/*.py",),
     "dynamo.profiler": ("profiler/__main__.py",),
@@ -52,7 +48,7 @@ def main(folder: Path) -> None:
         for module, paths in PARSERS.items():
             for flag in {flag for wheel in wheels for flag in _flags(wheel, paths)}:
                 flags[module].setdefault(flag, []).append(release)
-    _write({"modules": modules, **flags})
+    write_spans("tools/dump_entry_points.py", {"modules": modules, **flags})
 
 
 def _is_of(path: Path, release: str) -> bool:
@@ -70,20 +66,8 @@ def _runnable(wheel: Path) -> Iterator[str]:
             yield ".".join(parts)
 
 
-def _flags(wheel: Path, paths: Iterable[str]) -> Iterator[str]:
-    for pattern in paths:
-        for path in wheel.glob(pattern):
-            yield from LITERAL.findall(path.read_text("utf-8"))
-
-
-def _write(tables: dict[str, dict[str, list[str]]]) -> None:
-    """The first and the last release of each, one a line."""
-    lines = []
-    for title, table in tables.items():
-        rows = [f'  "{name}": ["{seen[0]}", "{seen[-1]}"]' for name, seen in sorted(table.items())]
-        lines.append(f' "{title}": {{\n' + ",\n".join(rows) + "\n }")
-    about = ' "made_by": "tools/dump_entry_points.py"'
-    print("{\n" + about + ",\n" + ",\n".join(lines) + "\n}")
+def _flags(wheel: Path, patterns: Iterable[str]) -> Iterator[str]:
+    return flags_of_files(wheel, (path for pattern in patterns for path in wheel.glob(pattern)))
 
 
 if __name__ == "__main__":

@@ -13,92 +13,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-KEYS = frozenset(
-    [
-        *(
-            "add_full_attention_sink_bias",
-            "add_swa_attention_sink_bias",
-            "attention_chunk_size",
-        ),
-        *(
-            "attn_output_gate",
-            "compress_ratios",
-            "conv_kernel",
-            "dtype",
-            "first_k_dense_replace",
-        ),
-        *(
-            "global_head_dim",
-            "head_dim",
-            "hidden_size",
-            "hybrid_layer_pattern",
-        ),
-        *(
-            "hybrid_override_pattern",
-            "index_kpool",
-            "index_topk",
-            "intermediate_size",
-        ),
-        *(
-            "kv_lora_rank",
-            "layer_types",
-            "linear_conv_kernel_dim",
-            "linear_key_head_dim",
-        ),
-        *(
-            "linear_num_key_heads",
-            "linear_num_value_heads",
-            "linear_value_head_dim",
-        ),
-        *(
-            "mamba_head_dim",
-            "mamba_num_heads",
-            "mamba_ssm_cache_dtype",
-            "mamba_ssm_dtype",
-        ),
-        *(
-            "max_position_embeddings",
-            "mlp_only_layers",
-            "model_type",
-            "moe_intermediate_size",
-        ),
-        *(
-            "n_groups",
-            "n_routed_experts",
-            "n_shared_experts",
-            "num_attention_heads",
-        ),
-        *(
-            "num_experts",
-            "num_experts_per_tok",
-            "num_global_key_value_heads",
-        ),
-        *(
-            "num_hidden_layers",
-            "num_key_value_heads",
-            "num_local_experts",
-            "q_lora_rank",
-        ),
-        *(
-            "qk_nope_head_dim",
-            "qk_rope_head_dim",
-            "rope_parameters",
-            "rope_scaling",
-        ),
-        *(
-            "shared_expert_intermediate_size",
-            "sliding_window",
-            "ssm_state_size",
-        ),
-        *(
-            "tie_word_embeddings",
-            "torch_dtype",
-            "use_sliding_window",
-            "v_head_dim",
-            "vocab_size",
-        ),
-    ]
-)
+KEYS = frozenset({
+    "add_full_attention_sink_bias", "add_swa_attention_sink_bias", "attention_chunk_size",
+    "attn_output_gate", "compress_ratios", "conv_kernel", "dtype", "first_k_dense_replace",
+    "global_head_dim", "head_dim", "hidden_size", "hybrid_layer_pattern",
+    "hybrid_override_pattern", "index_kpool", "index_topk", "intermediate_size", "kv_lora_rank",
+    "layer_types", "linear_conv_kernel_dim", "linear_key_head_dim", "linear_num_key_heads",
+    "linear_num_value_heads", "linear_value_head_dim", "mamba_head_dim", "mamba_num_heads",
+    "mamba_ssm_cache_dtype", "mamba_ssm_dtype", "max_position_embeddings", "mlp_only_layers",
+    "model_type", "moe_intermediate_size", "n_groups", "n_routed_experts", "n_shared_experts",
+    "num_attention_heads", "num_experts", "num_experts_per_tok", "num_global_key_value_heads",
+    "num_hidden_layers", "num_key_value_heads", "num_local_experts", "q_lora_rank",
+    "qk_nope_head_dim", "qk_rope_head_dim", "rope_parameters", "rope_scaling",
+    "shared_expert_intermediate_size", "sliding_window", "ssm_state_size",
+    "tie_word_embeddings", "torch_dtype", "use_sliding_window", "v_head_dim", "vocab_size",
+})  # fmt: skip
 # Checkpoints whose config.json has the same values for KEYS.
 SAME = {
     "meta-llama--Llama-3.1-8B-Instruct": "meta-llama--Meta-Llama-3.1-8B",
@@ -127,7 +56,7 @@ OTHERS = {
         "num_attention_heads": 64,
         "index_topk": 2048,
         "index_kpool": 4,
-    },
+    }
 }
 SECTION_KEYS = (
     *("quant_method", "quant_algo", "weight_block_size", "config_groups", "format"),

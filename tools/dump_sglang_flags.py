@@ -21,6 +21,8 @@ import sys
 import types
 from typing import Any
 
+from dump_vllm_flags import plain
+
 # The converters by qualified name, read from sglang/srt/utils/common.py, cuda_graph_config.py and
 # dynamo/common/configuration of these versions. A name missing here stops the run.
 KINDS: dict[str, dict[str, Any]] = {
@@ -98,14 +100,6 @@ class Substitutes(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: Any) -> None:
         pass
-
-
-def plain(value: Any) -> Any:
-    """``value`` where JSON has it, else None."""
-    try:
-        return json.loads(json.dumps(value))
-    except TypeError:
-        return None
 
 
 def option(action: argparse.Action) -> dict[str, Any]:
@@ -195,13 +189,12 @@ def dynamo_options() -> tuple[str, list[dict[str, Any]]]:
     return f"the parser of dynamo/sglang/args.py in ai-dynamo=={version}", options
 
 
-def main() -> int:
+def main() -> None:
     source, options = dynamo_options() if "--dynamo" in sys.argv[1:] else sglang_options()
     made_by = f"tools/dump_sglang_flags.py from {source}"
     lines = ",\n".join("  " + json.dumps(entry) for entry in options)
     print(f'{{\n "made_by": {json.dumps(made_by)},\n "options": [\n{lines}\n ]\n}}')
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -88,8 +88,8 @@ def _merged(by_version: Mapping[str, Choices]) -> dict[str, dict[str, list[int]]
 
 
 def _vllm(root: Path) -> dict[str, Choices]:
-    trees = [_tree(path) for path in sorted((root / "vllm" / "config").glob("*.py"))]
-    declared = [_tree(root / "vllm" / path) for path in DECLARED_IN]
+    trees = [tree_of(path) for path in sorted((root / "vllm" / "config").glob("*.py"))]
+    declared = [tree_of(root / "vllm" / path) for path in DECLARED_IN]
     constants = _constants([*trees, *declared])
     without_text = {**constants, "str": ast.Constant(None)}
     classes = {n.name: n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ClassDef)}
@@ -111,8 +111,8 @@ def _vllm(root: Path) -> dict[str, Choices]:
         sorted(_literals(spec["method"], constants) or ()) or None
     )
     backends = next((root / "vllm").rglob("attention/backends/registry.py"))
-    choices["attention-backend"] = sorted(_members(_tree(backends), "AttentionBackendEnum"))
-    factory = _tree(root / "vllm/distributed/kv_transfer/kv_connector/factory.py")
+    choices["attention-backend"] = sorted(_members(tree_of(backends), "AttentionBackendEnum"))
+    factory = tree_of(root / "vllm/distributed/kv_transfer/kv_connector/factory.py")
     names = sorted(_registered(factory))
     variables = _variables(root / "vllm", VLLM_VARIABLE, root / "vllm" / "envs.py")
     return {
@@ -158,7 +158,7 @@ def _registered(tree: ast.Module) -> Iterator[str]:
 def _sglang(root: Path) -> dict[str, Choices]:
     folder = root / "sglang" / "srt"
     paths = [folder / "server_args.py", *sorted((folder / "arg_groups").rglob("*.py"))]
-    trees = [_tree(path) for path in paths]
+    trees = [tree_of(path) for path in paths]
     constants = _constants(trees)
     choices: Choices = {}
     for tree in trees:
@@ -183,8 +183,8 @@ def _options(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
                 yield spelling.lstrip("-"), node
 
 
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())  # some begin with a byte order mark
 
 
 def _constants(trees: Iterable[ast.Module]) -> dict[str, ast.expr]:

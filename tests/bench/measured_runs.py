@@ -1,9 +1,8 @@
 """A run of `penstock bench` and its figures, for tests of reports."""
 
-from __future__ import annotations
-
-from penstock.bench.measurement import Failures, Measurement, Percentiles
-from penstock.bench.model import Bench
+from penstock.bench.aiperf import Endpoint
+from penstock.bench.measurement import Bench, Failures, Measurement, Percentiles, RequestLog
+from penstock.bench.records import Records
 from penstock.graph.slo import Slo
 from penstock.simulate.window import Steadiness
 from penstock.workload import find_workload
@@ -34,13 +33,16 @@ MEASURED = Measurement(
     late_p99_ms=1.0,
     cpu_share=0.5,
 )
+NOTHING = Records(
+    start_ms=0.0, served={}, failed=(), unsent=0, late_ms=(), chunk_gaps_ms=(), requested_tokens=0
+)
 BENCH = Bench(
-    url=URL,
-    model="a-model",
+    endpoint=Endpoint(url=URL, model="a-model"),
     workload=find_workload("short-chat"),
     slo=Slo(),
     attain=0.95,
     seed=3,
-    client="AIPerf",
+    timeout_s=1.0,
+    log=RequestLog(requests={}, records=NOTHING),
     measurement=MEASURED,
 )

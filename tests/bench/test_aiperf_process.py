@@ -1,22 +1,19 @@
 """The command line and the environment variables of AIPerf."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from penstock.bench.aiperf import Run, command, environment_of
+from penstock.bench.aiperf import Endpoint, Traffic, command, environment_of
+from tests.bench.hand_written import request
 
 
-def run_of(folder: Path, url: str = "http://h", concurrency: int | None = None) -> Run:
-    return Run(
-        url=url,
-        model="m",
-        trace=folder / "trace",
-        folder=folder,
-        conversations=7,
+def traffic_of(folder: Path, url: str = "http://h", concurrency: int | None = None) -> Traffic:
+    return Traffic(
+        endpoint=Endpoint(url=url, model="m"),
+        requests={(f"c{n % 7}", n // 7): request(0.0) for n in range(14)},
         concurrency=concurrency,
+        folder=folder,
         timeout_s=1.0,
     )
 
@@ -33,25 +30,23 @@ def test_a_proxy_is_used_only_for_other_machines(
     url: str, uses_proxy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AIPERF_HTTP_TRUST_ENV", raising=False)
-    variables = environment_of(run_of(tmp_path, url), tmp_path / "scratch")
+    variables = environment_of(traffic_of(tmp_path, url), tmp_path / "scratch")
     assert ("AIPERF_HTTP_TRUST_ENV" in variables) == uses_proxy
     assert variables["HF_HOME"] == variables["TMPDIR"] == str(tmp_path / "scratch")
 
 
-def option(argv: list[str], name: str) -> str | None:
-    return argv[argv.index(name) + 1] if name in argv else None
-
-
-def test_requests_are_sent_at_the_times_of_the_trace(tmp_path: Path) -> None:
-    """Without an offset, AIPerf shifts the first request to the start, so that the slices of two
-    targets overlap."""
-    argv = command(tmp_path / "python", run_of(tmp_path))
-    assert "--fixed-schedule" in argv
-    assert option(argv, "--fixed-schedule-start-offset") == "0"
-
-
-def test_a_fixed_concurrency_sends_each_conversation_once(tmp_path: Path) -> None:
-    argv = command(tmp_path / "python", run_of(tmp_path, concurrency=3))
-    assert option(argv, "--concurrency") == "3"
-    assert option(argv, "--num-sessions") == "7"
-    assert "--fixed-schedule" not in argv
+@pytest.mark.parametrize(
+    ("concurrency", "options"),
+    [
+        # Without an offset, AIPerf shifts the first request to the start, so that the slices of
+        # two targets overlap.
+        (None, {"--fixed-schedule-start-offset": "0"}),
+        (3, {"--concurrency": "3", "--num-sessions": "7"}),
+    ],
+)
+def test_requests_are_sent_at_their_times_or_with_a_concurrency(
+    concurrency: int | None, options: dict[str, str], tmp_path: Path
+) -> None:
+    argv = command(tmp_path / "python", traffic_of(tmp_path, concurrency=concurrency))
+    assert {name: argv[argv.index(name) + 1] for name in options} == options
+    assert ("--fixed-schedule" in argv) == (concurrency is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -13,10 +13,6 @@ import yaml
 
 from penstock.bench.csv_report import HEADERS
 from penstock.bench.llmd_report import MARK
-from tests.bench.bench_runs import write_workload
-from tests.bench.fake_aiperf import install
-from tests.support.command_line import penstock
-from tests.support.completions_server import CompletionsServer, Response
 from tests.support.outputs import read_output
 
 pytestmark = pytest.mark.program
@@ -25,19 +21,12 @@ REQUESTS = 20
 USAGE, INPUT, BENCH = 2, 3, 19
 
 
-@pytest.fixture
-def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    install(tmp_path / "environments")
-    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "environments"))
+Bench = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    return write_workload(tmp_path / "workload", REQUESTS, output_tokens=4, every_ms=100.0)
-
-
-def bench(does: str, folder: Path, *arguments: str, targets: int = 1) -> CompletedProcess[str]:
-    server = CompletionsServer(script=lambda _: Response())
-    with server.running() as target, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", *[target.url] * targets, *arguments, folder=folder)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -53,8 +42,8 @@ def performance(path: Path) -> Mapping[str, Any]:
 FILES = ("--csv", "run.csv", "--llm-d-report", "run.yaml")
 
 
-def test_one_target(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("succeed", tmp_path, *arguments, *FILES, "--json", "-q")
+def test_one_target(tmp_path: Path, bench: Bench) -> None:
+    done = bench("succeed", *FILES, "--json", "-q")
     assert (done.returncode, done.stderr) == (0, "")
     document = read_output("bench", done.stdout)
     written = rows(tmp_path / "run.csv")
@@ -64,9 +53,9 @@ def test_one_target(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert median == document["ttft_ms"]["p50"]
 
 
-def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_sweep(tmp_path: Path, bench: Bench) -> None:
     more = ("--sweep", "1,2", "--gpus", "4", "--ttft", "30ms", "--json", "-q")
-    done = bench("succeed", tmp_path, *arguments, *FILES, *more)
+    done = bench("succeed", *FILES, *more)
     document = read_output("bench", done.stdout)
     assert [float(row["scale"]) for row in rows(tmp_path / "run.csv")] == [1, 2]
     assert len(document["levels"]) == 2
@@ -78,10 +67,8 @@ def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert not (tmp_path / "run.yaml").exists()
 
 
-def test_a_run_that_fails_keeps_the_requests_until_then(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("fail-in-mid-run", tmp_path, *arguments, *FILES, "--json", "-q")
+def test_a_run_that_fails_keeps_the_requests_until_then(tmp_path: Path, bench: Bench) -> None:
+    done = bench("fail-in-mid-run", *FILES, "--json", "-q")
     assert done.returncode == BENCH
     document = read_output("bench", done.stdout)
     assert document["interrupted"].startswith("AIPerf failed")
@@ -90,8 +77,8 @@ def test_a_run_that_fails_keeps_the_requests_until_then(
     assert "Incomplete: AIPerf failed" in report["run"]["description"]
 
 
-def test_a_run_without_served_requests(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("time-out", tmp_path, *arguments, *FILES, "--ttft", "1s", "--json", "-q")
+def test_a_run_without_served_requests(tmp_path: Path, bench: Bench) -> None:
+    done = bench("time-out", *FILES, "--ttft", "1s", "--json", "-q")
     assert done.returncode == BENCH
     document = read_output("bench", done.stdout)
     assert (document["counted"], document["ttft_ms"]) == (0, None)
@@ -101,19 +88,17 @@ def test_a_run_without_served_requests(tmp_path: Path, arguments: tuple[str, ...
     assert (written["requests"]["failures"], written["latency"]) == (REQUESTS, {})
 
 
-def test_a_file_of_an_earlier_run_is_replaced_and_no_other(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_a_file_of_an_earlier_run_is_replaced_and_no_other(tmp_path: Path, bench: Bench) -> None:
     csv_file, report = tmp_path / "run.csv", tmp_path / "run.yaml"
     for header in HEADERS:
         csv_file.write_text(f"{header}\nold\n")
         report.write_text(f"{MARK}\nold\n")
-        assert bench("succeed", tmp_path, *arguments, *FILES).returncode == 0
+        assert bench("succeed", *FILES).returncode == 0
         assert "old" not in csv_file.read_text() + report.read_text()
     for path, what in ((csv_file, "a CSV file"), (report, "a Benchmark Report")):
         kept = path.read_text()
         path.write_text("mine")
-        done = bench("succeed", tmp_path, *arguments, *FILES)
+        done = bench("succeed", *FILES)
         assert done.returncode == INPUT
         expected = f"{path.name}: already exists, and is not {what} of penstock bench. Fix: Name"
         assert expected in done.stderr
@@ -121,41 +106,43 @@ def test_a_file_of_an_earlier_run_is_replaced_and_no_other(
         path.write_text(kept)
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--csv", "no/run.csv"), USAGE, "--csv: there is no folder no. Fix: Create the folder"),
+        (("--csv", "-"), USAGE, "--csv: writes a file, not the standard output. Fix: Name a file."),
+        (
+            ("--csv", "run", "--llm-d-report", "run"),
+            USAGE,
+            "--llm-d-report: run is also the file of --csv. Fix: Name another",
+        ),
+        (
+            ("--csv", "run", "--report", "folder/../run"),
+            USAGE,
+            "is also the file of --report. Fix: Name another",
+        ),
+        (("--report", "-"), USAGE, "--report: writes a file, not the standard output"),
+        ((*FILES, "--sweep", "1,2"), INPUT, "run-scale-2.yaml: already exists"),
+    ],
+)
 def test_a_file_that_cannot_be_written_is_an_error_before_the_run(
-    tmp_path: Path, arguments: tuple[str, ...]
+    tmp_path: Path, bench: Bench, options: tuple[str, ...], code: int, message: str
 ) -> None:
-    done = bench("succeed", tmp_path, *arguments, "--csv", "no/run.csv")
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert "--csv: there is no folder no. Fix: Create the folder" in done.stderr
-    done = bench("succeed", tmp_path, *arguments, "--csv", "-")
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert "--csv: writes a file, not the standard output. Fix: Name a file." in done.stderr
-    done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--llm-d-report", "run")
-    assert done.returncode == USAGE
-    assert "--llm-d-report: run is also the file of --csv. Fix: Name another" in done.stderr
     (tmp_path / "folder").mkdir()
-    done = bench("succeed", tmp_path, *arguments, "--csv", "run", "--report", "folder/../run")
-    assert done.returncode == USAGE
-    assert "is also the file of --report. Fix: Name another" in done.stderr
-    done = bench("succeed", tmp_path, *arguments, "--report", "-")
-    assert (done.returncode, done.stdout) == (USAGE, "")
-    assert "--report: writes a file, not the standard output" in done.stderr
     (tmp_path / "run-scale-2.yaml").write_text("mine")
-    done = bench("succeed", tmp_path, *arguments, *FILES, "--sweep", "1,2")
-    assert done.returncode == INPUT
-    assert "run-scale-2.yaml: already exists" in done.stderr
+    done = bench("succeed", *options)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
 
 
-def test_a_comparison_has_no_benchmark_report(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("succeed", tmp_path, *arguments, *FILES, targets=2)
+def test_a_comparison_has_no_benchmark_report(bench: Bench) -> None:
+    done = bench("succeed", *FILES, targets=2)
     assert done.returncode == USAGE
     assert "--llm-d-report needs one target. Fix: Name one target, or remove" in done.stderr
 
 
-def test_an_output_that_cannot_be_written_prevents_no_other(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("succeed", tmp_path, *arguments, "--report", "/proc/r.html", "--csv", "run.csv")
+def test_an_output_that_cannot_be_written_prevents_no_other(tmp_path: Path, bench: Bench) -> None:
+    done = bench("succeed", "--report", "/proc/r.html", "--csv", "run.csv")
     assert done.returncode == INPUT
     assert "/proc/r.html: cannot be written: " in done.stderr
     assert "TTFT" in done.stdout

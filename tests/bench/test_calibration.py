@@ -11,8 +11,7 @@ import pytest
 
 from penstock.bench.calibration import calibration_of
 from penstock.bench.documents import run_document
-from penstock.bench.measurement import Failures
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench.measurement import Bench, Failures, RequestLog
 from penstock.bench.records import Records
 from penstock.bench.report import report_of
 from penstock.bench.trace_file import keyed
@@ -74,7 +73,7 @@ def run_of(deployment: Replayable, loaded: LoadedWorkload, seed: int, replays: R
         requested_tokens=0,
     )
     log = RequestLog(requests=requests, records=records)
-    measurement = replace(MEASURED, prefix_hit_rate=0.0)
+    measurement = MEASURED.model_copy(update={"prefix_hit_rate": 0.0})
     return replace(BENCH, workload=loaded, seed=seed, measurement=measurement, log=log)
 
 
@@ -110,7 +109,7 @@ def test_hidden_factors_are_recovered_and_predict_other_traffic(name: str, hidde
 @pytest.mark.needs("sim")
 def test_a_run_with_failures_is_refused() -> None:
     failures = Failures(sent=100, reasons={"HTTP 500": 2})
-    run = replace(BENCH, measurement=replace(MEASURED, failures=failures))
+    run = replace(BENCH, measurement=MEASURED.model_copy(update={"failures": failures}))
     with Replays(Cache(None, "")) as replays, pytest.raises(BenchError, match=r"2\.0% .* failed"):
         calibration_of(run, of("gpt-oss-120b-h100-latency"), replays, "")
 

@@ -29,8 +29,8 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
-    bench, log = run_of(tmp_path, 40, failed=[3], unsent=2, slo=Slo(ttft_ms=30.0))
-    text = run_csv(bench, log)
+    bench = run_of(tmp_path, 40, failed=[3], unsent=2, slo=Slo(ttft_ms=30.0))
+    text = run_csv(bench)
     assert text.splitlines()[0].split(",") == list(REQUEST_COLUMNS)
     cells = rows(text)
     assert [row["conversation"] for row in cells] == [f"r{number}" for number in range(38)]
@@ -52,27 +52,29 @@ def test_each_request_that_was_sent_has_a_row(tmp_path: Path) -> None:
 
 
 def test_a_failed_request_has_its_reason_and_no_latencies(tmp_path: Path) -> None:
-    bench, log = run_of(tmp_path, 40, failed=[3], slo=Slo(ttft_ms=30.0))
-    failed = rows(run_csv(bench, log))[3]
+    bench = run_of(tmp_path, 40, failed=[3], slo=Slo(ttft_ms=30.0))
+    failed = rows(run_csv(bench))[3]
     assert (failed["failure"], failed["input_tokens"]) == ("HTTP 500", "100")
     assert (failed["meets_slo"], failed["is_counted"]) == ("false", "false")
     assert (failed["ttft_ms"], failed["output_tokens"], failed["sent_ms"]) == ("", "", "300.0")
 
 
 def test_percentiles_can_be_computed_from_the_counted_rows(tmp_path: Path) -> None:
-    bench, log = run_of(tmp_path, 100)
-    ttft = [float(r["ttft_ms"]) for r in rows(run_csv(bench, log)) if r["is_counted"] == "true"]
+    bench = run_of(tmp_path, 100)
+    ttft = [float(r["ttft_ms"]) for r in rows(run_csv(bench)) if r["is_counted"] == "true"]
     measured = bench.measurement
     assert len(ttft) == measured.counted < 100
     assert measured.ttft_ms is not None
     assert percentile(ttft, 0.9) == measured.ttft_ms.p90
-    assert {row["meets_slo"] for row in rows(run_csv(bench, log))} == {""}  # without an SLO
+    assert {row["meets_slo"] for row in rows(run_csv(bench))} == {""}  # without an SLO
 
 
 def test_each_load_of_a_sweep_has_a_row() -> None:
     many = replace(
         BENCH,
-        measurement=replace(MEASURED, itl_ms=None, ttft_ms=Percentiles(p50=1, p90=2, p99=None)),
+        measurement=MEASURED.model_copy(
+            update={"itl_ms": None, "ttft_ms": Percentiles(p50=1, p90=2, p99=None)}
+        ),
     )
     levels = [Level(scale=1, bench=BENCH), Level(scale=2.5, bench=replace(many, interrupted="x"))]
     text = sweep_csv(Sweep(levels=levels, unmeasured=(), gpus=None, interrupted="x"))

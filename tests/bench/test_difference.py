@@ -18,25 +18,14 @@ from penstock.bench.difference import (
 )
 from penstock.reports.model import Chart
 from penstock.simulate.window import ServedRequest
+from tests.bench.hand_written import served
 
 PAIRS, PER_PAIR = 12, 15
 RUNS = 300
 
 
-def served(ttft_ms: float, itl_ms: float, tokens: int) -> ServedRequest:
-    ended_ms = ttft_ms + itl_ms * (tokens - 1)
-    return ServedRequest(
-        arrived_ms=0.0,
-        first_ms=ttft_ms,
-        ended_ms=ended_ms,
-        tokens=tokens,
-        ttft_ms=ttft_ms,
-        itl_ms=itl_ms if tokens > 1 else None,
-        prefill_queue_ms=0.0,
-        decode_queue_ms=None,
-        input_tokens=100,
-        cached_tokens=0,
-    )
+def request(ttft_ms: float, itl_ms: float, tokens: int) -> ServedRequest:
+    return served(ttft_ms, ttft_ms + itl_ms * (tokens - 1), tokens)
 
 
 def pairs_of(
@@ -50,7 +39,7 @@ def pairs_of(
         for _ in range(PER_PAIR):
             count, prompt_ms = tokens or random.randint(20, 400), random.uniform(50, 500)
             first, other = (
-                served(
+                request(
                     prompt_ms * each * factor * random.lognormvariate(0, 0.1),
                     10 * each * factor * random.lognormvariate(0, 0.02),
                     count,

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.bench.compare import CompareRequest, Comparison
+from penstock.bench.aiperf import Endpoint
+from penstock.bench.compare import (
+    CompareRequest,
+    Comparison,
+    Outcome,
+    Slicing,
+    check_limits,
+    limit_of,
+    require_limits,
+)
 from penstock.bench.difference import Difference
-from penstock.bench.limits import Outcome, check_limits, limit_of, require_limits
 from penstock.bench.measurement import Failures
-from penstock.bench.run import Endpoint
-from penstock.bench.slices import Slicing
 from penstock.errors import LimitError, UndecidedError
 from penstock.workload import find_workload
 
@@ -32,7 +38,6 @@ CHANGE = Difference(
 def comparison(failed: int = 0, changes: Sequence[Difference] = (CHANGE,)) -> Comparison:
     return Comparison(
         request=REQUEST,
-        client="AIPerf",
         pairs=9,
         requests=100,
         differences=changes,

@@ -26,7 +26,7 @@ GRAPHS = ROOT / "dynamo_graphs"
 
 
 def report(folder: Path, number: int = 100, **more: Any) -> dict[str, Any]:
-    return report_of(*run_of(folder, number, **more), uid="an-id")
+    return report_of(run_of(folder, number, **more), uid="an-id")
 
 
 def aggregate(content: dict[str, Any]) -> dict[str, Any]:
@@ -34,8 +34,8 @@ def aggregate(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_figures_are_those_of_the_measurement(tmp_path: Path) -> None:
-    bench, log = run_of(tmp_path, 100)
-    figures = aggregate(report_of(bench, log, uid="an-id"))
+    bench = run_of(tmp_path, 100)
+    figures = aggregate(report_of(bench, uid="an-id"))
     ttft, measured = figures["latency"]["time_to_first_token"], bench.measurement
     assert measured.ttft_ms is not None
     assert (ttft["units"], ttft["p50"], ttft["p99"]) == (
@@ -43,7 +43,7 @@ def test_the_figures_are_those_of_the_measurement(tmp_path: Path) -> None:
         measured.ttft_ms.p50,
         measured.ttft_ms.p99,
     )
-    counted = [request.ttft_ms for request in log.counted]
+    counted = [request.ttft_ms for request in bench.log.counted]
     assert (ttft["min"], ttft["max"]) == (min(counted), max(counted))
     assert ttft["mean"] == pytest.approx(sum(counted) / len(counted))
     assert figures["latency"]["time_per_output_token"]["p50"] == 10.0
@@ -113,18 +113,16 @@ def reports(folder: Path) -> Iterator[dict[str, Any]]:
     yield report(folder, 3, failed=range(3))
     yield report(folder, unsent=50, interrupted="interrupted")
     yield report(folder, workload=find_workload("agentic"))
-    bench, log = run_of(folder, 2)
+    bench = run_of(folder, 2)
     workload = bench.workload.workload
     arrival = workload.arrival
     assert arrival is not None
     closed = arrival.model_copy(update={"poisson": None, "concurrency": 4})
     loaded = bench.workload.with_workload(workload.model_copy(update={"arrival": closed}))
-    yield report_of(
-        replace(bench, workload=loaded), log, uid="an-id", experiment="a-sweep", stage=2
-    )
+    yield report_of(replace(bench, workload=loaded), uid="an-id", experiment="a-sweep", stage=2)
     for graph in ("gpt-oss-120b-b200-disagg", "gpt-oss-20b-h100"):
         deployment = understand(open_source(GRAPHS / f"{graph}.yaml"), Hints())
-        yield report_of(bench, log, uid="an-id", stack=stack_of(deployment))
+        yield report_of(bench, uid="an-id", stack=stack_of(deployment))
 
 
 def test_the_yaml_has_a_mark_and_no_other_types(tmp_path: Path) -> None:

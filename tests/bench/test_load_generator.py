@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -11,9 +12,7 @@ import pytest
 
 from penstock.bench.aiperf import END_S
 from tests.bench.bench_process import Running, run_process
-from tests.bench.bench_runs import write_workload
-from tests.bench.fake_aiperf import HANGS, IGNORES, install
-from tests.support.command_line import ROOT, penstock
+from tests.bench.fake_aiperf import HANGS, IGNORES
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.outputs import read_output
 
@@ -23,25 +22,11 @@ REQUESTS = 20
 BENCH, INTERRUPTED = 19, 130
 
 
-@pytest.fixture
-def arguments(tmp_path: Path) -> tuple[str, ...]:
-    install(tmp_path / "environments")
-    return write_workload(tmp_path / "workload", REQUESTS, output_tokens=4, every_ms=100.0)
+Bench = Callable[..., CompletedProcess[str]]
 
 
-def server() -> CompletionsServer:
-    return CompletionsServer(script=lambda _: Response())
-
-
-def bench(does: str, folder: Path, *arguments: str, working: Path = ROOT) -> CompletedProcess[str]:
-    with server().running() as target, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PENSTOCK_ENVIRONMENTS", str(folder / "environments"))
-        patch.setenv("FAKE_AIPERF", does)
-        return penstock("bench", target.url, *arguments, folder=working)
-
-
-def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("succeed", tmp_path, *arguments, "--ttft", "30ms")
+def test_figures_of_a_complete_run(bench: Bench) -> None:
+    done = bench("succeed", "--ttft", "30ms")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("workload (recorded arrivals), scripted at http://")
@@ -58,11 +43,9 @@ def test_figures_of_a_complete_run(tmp_path: Path, arguments: tuple[str, ...]) -
     assert done.stderr == ""
 
 
-def test_the_folder_keeps_the_requests_and_records(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_the_folder_keeps_the_requests_and_records(tmp_path: Path, bench: Bench) -> None:
     out = tmp_path / "out"
-    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--json")
+    done = bench("succeed", "--out", str(out), "--json")
     assert read_output("bench", done.stdout)["failures"] == {"sent": REQUESTS, "reasons": {}}
     assert sorted(path.name for path in out.iterdir()) == [
         "aiperf.log",
@@ -71,64 +54,61 @@ def test_the_folder_keeps_the_requests_and_records(
     ]
 
 
-def test_fewer_requests_and_an_slo_of_two_latencies(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_fewer_requests_and_an_slo_of_two_latencies(bench: Bench) -> None:
     slo = ("--ttft", "30ms", "--itl", "9ms")
-    done = bench("succeed", tmp_path, *arguments, "--requests", "10", *slo)
+    done = bench("succeed", "--requests", "10", *slo)
     assert done.returncode == 0
     expected = "SLO missed: 0.0% of requests within TTFT ≤ 30 ms, ITL ≤ 9 ms (95% needed)"
     assert expected in done.stdout.replace(" and ", ", ")
     assert "measured window:" in done.stdout
 
 
-def test_a_sweep(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_a_sweep(bench: Bench) -> None:
     more = ("--sweep", "1,2", "--gpus", "4", "--ttft", "30ms")
-    done = bench("succeed", tmp_path, *arguments, *more)
+    done = bench("succeed", *more)
     assert done.returncode == 0
     assert "tokens/s/GPU" in done.stdout
     assert "the SLO (TTFT ≤ 30 ms) is met up to scale 2" in done.stdout
 
 
 def test_no_temporary_file_remains(
-    tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    assert bench("succeed", tmp_path, *arguments).returncode == 0
+    assert bench("succeed").returncode == 0
     assert list(scratch.iterdir()) == []
 
 
-def test_an_error_before_the_run_leaves_no_folder(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_an_error_before_the_run_leaves_no_folder(tmp_path: Path, bench: Bench) -> None:
     out = tmp_path / "out"
-    done = bench("succeed", tmp_path, *arguments, "--out", str(out), "--predict", "no.yaml")
+    done = bench("succeed", "--out", str(out), "--predict", "no.yaml")
     assert done.returncode == 8
     assert "penstock tools env install sim" in done.stderr
     assert not out.exists()
 
 
-def test_the_folder_may_be_relative(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_the_folder_may_be_relative(
+    tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """AIPerf runs in another working folder."""
-    done = bench("succeed", tmp_path, *arguments, "--out", "own/run-1", working=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = bench("succeed", "--out", "own/run-1")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "own" / "run-1" / "profile_export.jsonl").exists()
 
 
-def test_a_load_generator_that_fails_at_the_start(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("fail", tmp_path, *arguments)
+def test_a_load_generator_that_fails_at_the_start(bench: Bench) -> None:
+    done = bench("fail")
     assert (done.returncode, done.stdout) == (BENCH, "")
     assert "AIPerf failed with exit code 3: ERROR the load generator broke. Fix: " in done.stderr
     assert "Read aiperf.log in the folder that --out names." in done.stderr
 
 
-def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_an_endpoint_that_never_answers(bench: Bench) -> None:
     """AIPerf's own exit code is 1 then, but the run is complete."""
-    done = bench("time-out", tmp_path, *arguments)
+    done = bench("time-out")
     assert done.returncode == BENCH
     reason = "no complete response within --request-timeout"
     assert f"failed: 20 of 20 requests (20 × {reason})" in done.stdout
@@ -137,16 +117,14 @@ def test_an_endpoint_that_never_answers(tmp_path: Path, arguments: tuple[str, ..
     assert "raise --request-timeout" in done.stderr
 
 
-def test_the_cause_is_read_from_a_box_in_the_log(
-    tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    done = bench("fail-with-box", tmp_path, *arguments)
+def test_the_cause_is_read_from_a_box_in_the_log(bench: Bench) -> None:
+    done = bench("fail-with-box")
     assert done.returncode == BENCH
     assert "exit code 3: 1 validation error for AIPerfConfig a field is missing. Fix" in done.stderr
 
 
-def test_a_load_generator_that_fails_in_mid_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    done = bench("fail-in-mid-run", tmp_path, *arguments)
+def test_a_load_generator_that_fails_in_mid_run(bench: Bench) -> None:
+    done = bench("fail-in-mid-run")
     assert done.returncode == BENCH
     cause = "AIPerf failed with exit code 3: ERROR the load generator broke"
     for line in (f"incomplete: {cause}", "10 requests were not sent, or have no record"):
@@ -170,7 +148,7 @@ def test_a_second_interrupt_ends_a_load_generator_that_hangs(
         running.wait_for((out / IGNORES).exists, "the interrupt of the load generator")
         running.signal(number)
 
-    with server().running() as target:
+    with CompletionsServer(script=lambda _: Response()).running() as target:
         ended = run_process(
             [target.url, *arguments, "--out", str(out)],
             interrupt,

@@ -12,25 +12,15 @@ from penstock.bench.measurement import Measurement, measurement_of
 from penstock.bench.records import FailedRequest, Records
 from penstock.graph.slo import Slo
 from penstock.simulate.window import Conversations, ServedRequest
+from tests.bench.hand_written import served
 
 EVERY_MS, E2E_MS = 100.0, 400.0
 REQUESTS = 200
 WARM_UP = 20  # 10% of the requests; twice the duration of a request is less
 
 
-def served(arrived_ms: float, ttft_ms: float = 100.0) -> ServedRequest:
-    return ServedRequest(
-        arrived_ms=arrived_ms,
-        first_ms=arrived_ms + ttft_ms,
-        ended_ms=arrived_ms + E2E_MS,
-        tokens=31,
-        ttft_ms=ttft_ms,
-        itl_ms=(E2E_MS - ttft_ms) / 30,
-        prefill_queue_ms=0.0,
-        decode_queue_ms=None,
-        input_tokens=200,
-        cached_tokens=50,
-    )
+def request(arrived_ms: float, ttft_ms: float = 100.0) -> ServedRequest:
+    return served(ttft_ms, E2E_MS, 31, at_ms=arrived_ms, input_tokens=200, cached_tokens=50)
 
 
 def failed(sent_ms: float, reason: str = "HTTP 500") -> FailedRequest:
@@ -39,7 +29,7 @@ def failed(sent_ms: float, reason: str = "HTTP 500") -> FailedRequest:
 
 def steady(requests: int = REQUESTS) -> list[ServedRequest]:
     """TTFT grows with the number of the request."""
-    return [served(number * EVERY_MS, 100.0 + number) for number in range(requests)]
+    return [request(number * EVERY_MS, 100.0 + number) for number in range(requests)]
 
 
 def measure(
@@ -171,13 +161,13 @@ def test_without_a_served_request_there_are_no_latencies() -> None:
 def test_a_late_or_busy_client_distorts_latencies(
     late_ms: float, ttft_ms: float, cpu_share: float, distortion: str
 ) -> None:
-    requests = [served(number * EVERY_MS, ttft_ms) for number in range(100)]
+    requests = [request(number * EVERY_MS, ttft_ms) for number in range(100)]
     late = (0.0,) * 98 + (late_ms,) * 2
-    assert measure(requests, late_ms=late, cpu_share=cpu_share).distortion == distortion
+    assert measure(requests, late_ms=late, cpu_share=cpu_share).distorted_by == distortion
 
 
 def test_output_after_reasoning() -> None:
-    plain, reasoning = (served(n * EVERY_MS) for n in range(2))
+    plain, reasoning = (request(n * EVERY_MS) for n in range(2))
     requests = [
         replace(plain, first_output_ms=plain.ttft_ms),
         replace(reasoning, first_output_ms=300.0),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.bench.prediction import Prediction, predicted
+from penstock.bench.measurement import Prediction, predicted
 from penstock.bench.report import report_of
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints

@@ -203,7 +203,7 @@ def test_a_report_replaces_no_other_file(tmp_path: Path) -> None:
     assert link.is_symlink()
     both = ("--report", str(tmp_path / "new"), "--results", str(tmp_path / "new"))
     done = shadow(path, server, ShadowServer(), *both)
-    assert "--report: is also the file of --results" in done.stderr
+    assert f"--report: {both[1]} is also the file of --results" in done.stderr
 
 
 def test_requests_are_sent_unchanged_on_request(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -64,6 +65,11 @@ class Clients:
         body = {"model": MODEL, "messages": [message], "stream": True, "temperature": 0} | more
         return self.post(CHAT, json.dumps(body).encode(), Authorization="Bearer of-the-client")
 
+    def chat_at_once(self, texts: Sequence[str]) -> None:
+        """Without an error if the proxy ends before all are served."""
+        with ThreadPoolExecutor(len(texts)) as pool:
+            pool.map(self.chat, texts)
+
     def listens(self) -> bool:
         with socket.socket() as connection:
             return connection.connect_ex(("127.0.0.1", self.port)) == 0
@@ -94,6 +100,18 @@ class Clients:
             raise self._error
 
 
+def asking(texts: Sequence[str], *, ends: bool = True, **more: Any) -> Callable[[Clients], None]:
+    """Clients that ask these questions, one after the other, and are all served."""
+
+    def use(clients: Clients) -> None:
+        for text in texts:
+            assert clients.chat(text, **more)[0] == 200
+        if ends:
+            clients.end()
+
+    return use
+
+
 def live(
     first: str, second: str, use: Callable[[Clients], None], *options: str
 ) -> CompletedProcess[str]:
@@ -113,10 +131,7 @@ def compared(
 
 @pytest.mark.slow
 def test_equal_deployments_have_no_finding_and_no_text_is_stored(tmp_path: Path) -> None:
-    def use(clients: Clients) -> None:
-        for prompt in prompts(COUNT):
-            assert clients.chat(prompt)[0] == 200
-
+    use = asking(prompts(COUNT), ends=False)
     done, first, second = compared(use, "--requests", str(COUNT), "--json")
     assert done.returncode == 0, done.stderr
     document = read_output("bench", done.stdout)
@@ -135,16 +150,11 @@ def test_ctrl_c_ends_the_run_and_prints_the_verdict_which_a_second_run_continues
 ) -> None:
     results = tmp_path / "results.jsonl"
 
-    def use(clients: Clients) -> None:
-        for prompt in prompts(20):
-            clients.chat(prompt)
-        clients.end()
-
     def other(prompt: str, _: object) -> Reply:
         return Reply(text=reply_of(prompt).text.upper())
 
     for total in (20, 40):
-        done, *_ = compared(use, "--results", str(results), second=other)
+        done, *_ = compared(asking(prompts(20)), "--results", str(results), second=other)
         assert done.returncode == FINDING, done.stderr
         assert f"compared: {total} of {total} requests, {total} sent to A twice" in done.stdout
         assert "verdict: B differs from A: text" in done.stdout
@@ -247,36 +257,21 @@ def test_a_hanging_b_delays_no_client_and_its_copies_are_bounded() -> None:
     assert f"not compared: {80 - copies} requests, as B was too slow" in done.stdout
 
 
-def test_a_b_that_dies_is_a_finding_and_a_serves_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_b_that_dies_is_a_finding_and_a_serves_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0.01)
-    served: list[int] = []
-
-    def use(clients: Clients) -> None:
-        served.extend(clients.chat(prompt)[0] for prompt in prompts(10))
-        clients.end()
-
     first, dying = ShadowServer(), ShadowServer(dies_after=3)
     with first.running(), dying.running():
-        done = live(first.url, dying.url, use, "--concurrency", "1")
-    assert served == [200] * 10
+        done = live(first.url, dying.url, asking(prompts(10)), "--concurrency", "1")
     assert done.returncode == FINDING, done.stderr
     assert "verdict: B differs from A: B unreachable, only one succeeds" in done.stdout
     assert "no longer responds: the connection ended early; requests still go to A" in done.stderr
 
 
-def test_an_outage_of_b_is_named_once_for_all_copies(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_outage_of_b_is_named_once_for_all_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PAUSE_S", 0.01)
 
     def use(clients: Clients) -> None:
-        threads = [threading.Thread(target=clients.chat, args=(text,)) for text in prompts(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        clients.chat_at_once(prompts(12))
         clients.end()
 
     first, dying = ShadowServer(), ShadowServer(dies_after=1)
@@ -341,15 +336,11 @@ def test_only_a_share_is_copied_and_other_paths_and_bodies_are_not() -> None:
 
 
 def test_b_never_gets_the_keys_of_clients() -> None:
-    def use(clients: Clients) -> None:
-        clients.chat("hello")
-        clients.end()
-
     raw, first = Raw(), ShadowServer(key="of-the-client")
     with serving(raw.handle) as second, first.running(), pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "of-the-client")
         patch.setenv("OPENAI_API_KEY_B", "of-b")
-        live(first.url, second, use, "--repeats", "0")
+        live(first.url, second, asking(["hello"]), "--repeats", "0")
     keys = {headers.get("Authorization") for command, _, headers, _ in raw.got if command == "POST"}
     assert keys == {"Bearer of-b"}
 

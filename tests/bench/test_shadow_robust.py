@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.bench.shadow import live as live_module
-from penstock.bench.shadow.response import BrokenResponseError
-from penstock.bench.shadow.stream import document
+from penstock.bench.shadow.response import BrokenResponseError, document
 from penstock.bench.shadow.verdict import sign_test, smallest_hits
 from tests.bench.shadow_server import (
     MODEL,
@@ -29,7 +28,7 @@ from tests.bench.shadow_server import (
     reply_of,
     write_requests,
 )
-from tests.bench.test_shadow_live import CHAT, Clients, compared, live
+from tests.bench.test_shadow_live import CHAT, Clients, asking, compared, live
 from tests.support.command_line import penstock
 from tests.support.outputs import read_output
 from tests.support.scripted_http import begin_chunked, body_of, respond, send_part, serving
@@ -224,10 +223,9 @@ def test_a_full_disk_loses_no_verdict_and_the_file_continues(tmp_path: Path) -> 
 
 def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "MOST_KEPT", 5 * live_module.PAIR_BYTES)
-    served: list[int] = []
 
     def use(clients: Clients) -> None:
-        served.extend(clients.chat(prompt)[0] for prompt in prompts(80))
+        asking(prompts(80), ends=False)(clients)
         assert are_kept.wait(LIMIT_S)
         clients.end()
 
@@ -241,7 +239,6 @@ def test_memory_is_bounded_and_clients_are_served_on(monkeypatch: pytest.MonkeyP
         return reply_of(prompt)
 
     done, _, second = compared(use, "--repeats", "0", "--concurrency", "1", second=answer)
-    assert served == [200] * 80
     assert 5 <= len(second.bodies) <= 5 + 1 + live_module.WAITING
     assert done.stderr.count("requests still go to A, but no more are copied") == 1
 
@@ -251,14 +248,7 @@ def test_each_selected_request_is_counted_once_when_the_comparison_ends() -> Non
     count = 5
 
     def use(clients: Clients) -> None:
-        threads = [
-            threading.Thread(target=lambda prompt=prompt: clients.chat(prompt))
-            for prompt in prompts(40)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        clients.chat_at_once(prompts(40))
 
     done, *_ = compared(use, "--requests", str(count), "--concurrency", "1", "--json")
     document = read_output("bench", done.stdout)
@@ -321,8 +311,7 @@ def test_a_model_that_a_does_not_list_is_also_unknown_to_b() -> None:
         return reply_of(prompt) if body["model"] == MODEL else Reply(status=404)
 
     def use(clients: Clients) -> None:
-        for prompt in prompts(12):
-            assert clients.chat(prompt)[0] == 200
+        asking(prompts(12), ends=False)(clients)
         assert clients.chat("x", model="misspelled")[0] == 404
         clients.end()
 
@@ -338,11 +327,6 @@ def test_a_model_that_a_does_not_list_is_also_unknown_to_b() -> None:
 
 
 def test_a_model_that_a_serves_without_listing_it_becomes_that_of_b() -> None:
-    def use(clients: Clients) -> None:
-        for prompt in prompts(12):
-            assert clients.chat(prompt, model="loaded later")[0] == 200
-        clients.end()
-
-    done, _, second = compared(use)
+    done, _, second = compared(asking(prompts(12), model="loaded later"))
     assert done.returncode == 0, done.stderr
     assert {body["model"] for body in second.bodies} == {MODEL}

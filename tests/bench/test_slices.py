@@ -6,9 +6,15 @@ from random import Random
 
 import pytest
 
-from penstock.bench.compare import CompareRequest, sliced_requests
-from penstock.bench.run import Endpoint
-from penstock.bench.slices import Schedule, Slicing, schedules, slicing_of
+from penstock.bench.aiperf import Endpoint
+from penstock.bench.compare import (
+    CompareRequest,
+    Schedule,
+    Slicing,
+    schedules,
+    sliced_requests,
+    slicing_of,
+)
 from penstock.errors import UsageError
 from penstock.workload import Request, find_workload
 from penstock.workload.load import LoadedWorkload, parse_workload

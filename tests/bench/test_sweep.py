@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock.bench import sweep as module
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.documents import sweep_document
-from penstock.bench.model import Bench
-from penstock.bench.run import BenchRequest, Endpoint
+from penstock.bench.measurement import Bench, BenchRequest
+from penstock.bench.run import Progress
 from penstock.bench.sweep import Level, Sweep, sweep
 from penstock.bench.sweep_report import report_of
-from penstock.bench.watch import Progress
 from penstock.errors import BenchError, Problem
 from penstock.graph.slo import Slo
 from penstock.workload import find_workload
@@ -34,7 +34,9 @@ SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
 def found(user_rate: float, output_rate: float, goodput: float | None = 1.0) -> Bench:
-    measured = replace(MEASURED, user_rate=user_rate, output_rate=output_rate, goodput=goodput)
+    measured = MEASURED.model_copy(
+        update={"user_rate": user_rate, "output_rate": output_rate, "goodput": goodput}
+    )
     slo = REQUEST.slo if goodput is not None else Slo()
     return replace(BENCH, measurement=measured, slo=slo)
 

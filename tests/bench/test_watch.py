@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.bench.watch import Watch
+from penstock.bench.run import Watch
 
 
 def watched(counts: list[int], times: Iterator[tuple[float, float]]) -> tuple[Watch, list[object]]:

@@ -44,11 +44,7 @@ def test_a_speed_is_supported_inside_its_interval(low: float, high: float, verdi
 
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [
-        (0.5, 2, Verdict.SUPPORTED),
-        (-1, 0.4, Verdict.DOES_NOT_FIT),
-        (0.4, 0.6, Verdict.UNKNOWN),
-    ],
+    [(0.5, 2, Verdict.SUPPORTED), (-1, 0.4, Verdict.DOES_NOT_FIT), (0.4, 0.6, Verdict.UNKNOWN)],
 )
 def test_a_model_fits_if_it_fits_at_the_lower_end(low: float, high: float, verdict: str) -> None:
     found, reason = of_case(MEMORY, case(low, high))

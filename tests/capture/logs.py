@@ -1,10 +1,17 @@
-"""Lines of the logs that `capture` reads."""
+"""Lines of the logs that `capture` reads, and the command in a folder."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import pytest
+from _pytest.capture import CaptureResult
+
+from penstock.cli.main import main
 
 START_MS = 1_795_745_115_000
 
@@ -68,3 +75,37 @@ def text_entry(second: int) -> str:
         f'HTTP/1.1" 200 - 4096 512 900 899 "10.0.0.1" "PLANTEDAGENT \\"x\\"" "r-{second}" '
         '"llm.example.com" "10.0.0.2:8000"\n'
     )
+
+
+def lines(*records: dict[str, Any] | str) -> str:
+    """Of a log; a text is there as it is."""
+    return "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in records)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """`penstock capture` in a folder of its own."""
+
+    folder: Path
+    capsys: pytest.CaptureFixture[str]
+
+    def write(self, *records: dict[str, Any] | str, name: str = "log.jsonl") -> Path:
+        path = self.folder / name
+        path.write_text(lines(*records))
+        return path
+
+    def rows(self, log: Path, *options: str) -> list[dict[str, Any]]:
+        """Of the trace of a file or a pattern."""
+        out = self.folder / "trace.jsonl"
+        assert main(["capture", str(log), "-o", str(out), "--force", *options]) == 0
+        return [json.loads(line) for line in out.read_text().splitlines()]
+
+    def fails(self, *arguments: str | Path, code: int = 3) -> str:
+        """The error."""
+        self.printed()
+        assert main(["capture", *map(str, arguments)]) == code
+        return self.printed().err
+
+    def printed(self) -> CaptureResult[str]:
+        """Since the last call."""
+        return self.capsys.readouterr()

@@ -2,117 +2,91 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace as with_fields
 
-from penstock.capture.documents import KINDS
+from penstock.capture.documents import Kind
 from penstock.capture.record import LeftOut
 from penstock.cli.main import main
 from penstock.local.state import StateDir
-from tests.capture.logs import entry, record
+from tests.capture.logs import Capture, entry, record
 from tests.local.builders import running
 from tests.support.outputs import read_output
 
 
-def _written(folder: Path, *records: dict[str, Any] | str) -> Path:
-    path = folder / "log.jsonl"
-    path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in records))
-    return path
+def document(capture: Capture, log: Path, *options: str) -> Any:
+    capture.rows(log, "--json", *options)
+    return read_output("capture", capture.printed().out)
 
 
-def _document(log: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Any:
-    out = str(log.parent / "t.jsonl")
-    assert main(["capture", str(log), "-o", out, "--json", "--force", *options]) == 0
-    return read_output("capture", capsys.readouterr().out)
-
-
-def test_the_document_has_the_figures_of_the_trace(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_document_has_the_figures_of_the_trace(tmp_path: Path, capture: Capture) -> None:
     rows = [record(n, output_tokens=10 * n, cached_tokens=7) for n in range(1, 5)]
     rows.append(record(5, replay=None, input_tokens=70, output_tokens=100, cached_tokens=None))
     tool = {"schema": "dynamo.request.trace.v1", "event_type": "tool_end"}
-    log = _written(tmp_path, *rows, rows[0], tool, "{no json\n", '{"schema": "dyn')
-    found = _document(log, capsys)
-    assert found["files"] == {
-        "trace": str(tmp_path / "t.jsonl"), "workload": str(tmp_path / "t.yaml"), "requests": None,
-    }  # fmt: skip
-    assert (found["records"], found["requests"], found["error"]) == (9, 5, None)
-    assert found["duration_s"] == 4
-    assert found["request_rate"] == 1.25
-    assert found["isl"] == {"mean": 70, "p50": 70, "p99": 70}
-    assert found["osl"] == {"mean": 40, "p50": 30, "p99": 100}
-    assert found["with_prefix_hashes"] == 4
-    assert found["prefix_hit_rate"] == pytest.approx(0.1)
-    assert found["left_out"] == {"duplicate": 1, "other_event": 1}
-    (skipped,) = found["skipped"]
+    log = capture.write(*rows, rows[0], tool, "{no json\n", '{"schema": "dyn')
+    printed = document(capture, log)
+    files = {"trace": str(tmp_path / "trace.jsonl"), "workload": str(tmp_path / "trace.yaml")}
+    assert printed["files"] == files | {"requests": None}
+    assert (printed["records"], printed["requests"], printed["error"]) == (9, 5, None)
+    assert printed["duration_s"] == 4
+    assert printed["request_rate"] == 1.25
+    assert printed["isl"] == {"mean": 70, "p50": 70, "p99": 70}
+    assert printed["osl"] == {"mean": 40, "p50": 30, "p99": 100}
+    assert printed["with_prefix_hashes"] == 4
+    assert printed["prefix_hit_rate"] == pytest.approx(0.1)
+    assert printed["left_out"] == {"duplicate": 1, "other_event": 1}
+    (skipped,) = printed["skipped"]
     assert (skipped["file"], skipped["line"]) == (str(log), 8)
     assert skipped["problem"].startswith("invalid JSON")
-    assert found["unfinished_files"] == [str(log)]
-    assert len(found["warnings"]) == 2
+    assert printed["unfinished_files"] == [str(log)]
+    assert len(printed["warnings"]) == 2
 
 
-def test_a_jump_of_the_clock_is_in_the_document(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = _written(tmp_path, record(0), record(1), record(-3600), record(-3599))
-    found = _document(log, capsys)
-    (jump,) = found["clock_jumps"]
+def test_a_jump_of_the_clock_is_in_the_document(capture: Capture) -> None:
+    log = capture.write(record(0), record(1), record(-3600), record(-3599))
+    printed = document(capture, log)
+    (jump,) = printed["clock_jumps"]
     assert (jump["file"], jump["line"]) == (str(log), 3)
     assert jump["jump_s"] == pytest.approx(-3601, abs=2)
-    assert "jumps" in found["warnings"][0]
+    assert "jumps" in printed["warnings"][0]
 
 
-def test_one_request_has_no_rate_and_an_access_log_no_hit_rate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = _written(tmp_path, entry(0))
-    found = _document(log, capsys, "--input-tokens", "50", "--output-tokens", "5")
-    assert (found["request_rate"], found["prefix_hit_rate"]) == (None, None)
-    assert found["isl"]["mean"] == 50
+def test_one_request_has_no_rate_and_an_access_log_no_hit_rate(capture: Capture) -> None:
+    log = capture.write(entry(0))
+    printed = document(capture, log, "--input-tokens", "50", "--output-tokens", "5")
+    assert (printed["request_rate"], printed["prefix_hit_rate"]) == (None, None)
+    assert printed["isl"]["mean"] == 50
 
 
 def test_every_kind_has_a_name() -> None:
-    assert set(KINDS) == set(LeftOut)
+    assert set(get_args(Kind)) == {kind.name.lower() for kind in LeftOut}
 
 
-def test_an_error_is_on_stderr_and_prints_no_document(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = _written(tmp_path, "{\n" * 9)
+def test_an_error_is_on_stderr_and_prints_no_document(tmp_path: Path, capture: Capture) -> None:
+    log = capture.write("{\n" * 9)
     argv = ["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--json", "--format", "dynamo"]
     assert main(argv) == 3
-    printed = capsys.readouterr()
+    printed = capture.printed()
     assert printed.out == ""
     assert "9 of 9 lines are broken" in printed.err
 
 
 @pytest.mark.parametrize(("worker", "expected"), [(0xAB, True), (0xCD, False), (0xEF, None)])
 def test_a_capture_of_mockers_of_this_machine_says_so(
-    worker: int,
-    expected: bool | None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    worker: int, expected: bool | None, capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As far as the graphs that are up have the workers of the records."""
-    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PENSTOCK_STATE_HOME", str(capture.folder / "state"))
     state = running()
-    engine = with_fields(
-        state.replicas[0],
-        worker_id="cd",
-        is_mocker=False,
-        is_substitute=False,
-    )
-    folder = StateDir(tmp_path / "g.yaml")
+    engine = with_fields(state.replicas[0], worker_id="cd", is_mocker=False, is_substitute=False)
+    folder = StateDir(capture.folder / "g.yaml")
     folder.create()
     folder.write(with_fields(state, replicas=(*state.replicas, engine)))
-    log = _written(tmp_path, record(1, worker={"decode_worker_id": worker}), record(2, worker={}))
-    assert _document(log, capsys)["engine_is_substitute"] is expected
-    assert main(["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--force"]) == 0
-    says_so = capsys.readouterr().out.startswith("no engine ran: mockers simulated")
+    log = capture.write(record(1, worker={"decode_worker_id": worker}), record(2, worker={}))
+    assert document(capture, log)["engine_is_substitute"] is expected
+    capture.rows(log)
+    says_so = capture.printed().out.splitlines()[1].startswith("no engine ran: mockers simulated")
     assert says_so is bool(expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from penstock.bench.shadow.requests import read_requests
 from penstock.capture.request_texts import RequestTexts
 from penstock.cli.main import main
 from penstock.errors import InputError
-from tests.capture.logs import START_MS, entry, enveloped, record
+from tests.capture.logs import START_MS, Capture, entry, enveloped, record
 from tests.support.outputs import read_output
 
 TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {}}}]
@@ -33,24 +32,17 @@ def _payload(number: int, **body: Any) -> dict[str, Any]:
     }
 
 
-def _log(folder: Path, *records: dict[str, Any] | str) -> Path:
-    path = folder / "log.jsonl"
-    path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in records))
-    return path
-
-
-def _capture(log: Path, *options: str) -> Path:
-    out = log.parent / "trace.jsonl"
-    assert main(["capture", str(log), "-o", str(out), "--include-text", *options]) == 0
-    return out.with_suffix(".requests.jsonl")
+def texts(capture: Capture, log: Path, *options: str) -> Path:
+    capture.rows(log, "--include-text", *options)
+    return capture.folder / "trace.requests.jsonl"
 
 
 def test_the_requests_are_in_order_of_arrival_with_what_decides_the_response(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capture: Capture
 ) -> None:
     private = {"user": "PLANTED", "metadata": {"a": "PLANTED"}, "nvext": {"session": "PLANTED"}}
     later = _payload(1, tools=TOOLS, temperature=0.5, seed=3, **private)
-    path = _capture(_log(tmp_path, later, record(1), enveloped(_payload(0), 5), record(0)))
+    path = texts(capture, capture.write(later, record(1), enveloped(_payload(0), 5), record(0)))
     first, second = read_requests(path).requests
     assert first.body == {
         "messages": [{"role": "user", "content": "prompt 0 é\n"}],
@@ -61,7 +53,7 @@ def test_the_requests_are_in_order_of_arrival_with_what_decides_the_response(
     assert rest == {"tools": TOOLS, "temperature": 0.5, "seed": 3}
     assert "PLANTED" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    printed = capsys.readouterr()
+    printed = capture.printed()
     assert "warning: " in printed.err
     assert "trace.requests.jsonl contains the text that users sent" in printed.err
     assert "prompt" not in printed.out + printed.err
@@ -71,36 +63,31 @@ def test_the_requests_are_in_order_of_arrival_with_what_decides_the_response(
 
 
 def test_an_existing_file_is_replaced_with_force_and_gets_the_mode(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capture: Capture
 ) -> None:
-    log = _log(tmp_path, _payload(0), record(0))
+    log = capture.write(_payload(0), record(0))
     path = tmp_path / "trace.requests.jsonl"
     path.write_text("mine")
-    argv = ["capture", str(log), "-o", str(tmp_path / "trace.jsonl"), "--include-text"]
-    assert main(argv) == 3
-    assert "trace.requests.jsonl: already exists" in capsys.readouterr().err
+    error = capture.fails(log, "-o", tmp_path / "trace.jsonl", "--include-text")
+    assert "trace.requests.jsonl: already exists" in error
     assert path.read_text() == "mine"
-    _capture(log, "--force")
+    texts(capture, log, "--force")
     assert len(read_requests(path).requests) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_requests_without_text_or_without_an_end_are_not_in_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = _log(tmp_path, _payload(0), record(0), _payload(0), record(1), _payload(2))
-    assert len(read_requests(_capture(log)).requests) == 1
-    assert "1 of 2 requests have no text" in capsys.readouterr().err
+def test_requests_without_text_or_without_an_end_are_not_in_the_file(capture: Capture) -> None:
+    log = capture.write(_payload(0), record(0), _payload(0), record(1), _payload(2))
+    assert len(read_requests(texts(capture, log)).requests) == 1
+    assert "1 of 2 requests have no text" in capture.printed().err
 
 
-def test_a_broken_payload_is_skipped_and_not_quoted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_payload_is_skipped_and_not_quoted(tmp_path: Path, capture: Capture) -> None:
     wrong = _payload(1)
     wrong["payload"]["request"] = ["PLANTED"]
-    log = _log(tmp_path, _payload(0), record(0), wrong)
-    assert len(read_requests(_capture(log, "--json")).requests) == 1
-    printed = capsys.readouterr()
+    log = capture.write(_payload(0), record(0), wrong)
+    assert len(read_requests(texts(capture, log, "--json")).requests) == 1
+    printed = capture.printed()
     document = read_output("capture", printed.out)
     assert [(problem["file"], problem["line"]) for problem in document["skipped"]] == [
         (str(log), 3)
@@ -111,12 +98,12 @@ def test_a_broken_payload_is_skipped_and_not_quoted(
 
 @pytest.mark.parametrize("source", ["dynamo", "envoy"])
 def test_a_source_without_text_is_an_error_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], source: str
+    tmp_path: Path, capture: Capture, source: str
 ) -> None:
-    log = _log(tmp_path, record(0) if source == "dynamo" else entry(0))
+    log = capture.write(record(0) if source == "dynamo" else entry(0))
     argv = ["capture", str(log), "-o", str(tmp_path / "t.jsonl"), "--include-text", "--json"]
     assert main(argv) == 3
-    printed = capsys.readouterr()
+    printed = capture.printed()
     assert f"{log}: no request has text" in printed.err
     assert "DYN_REQUEST_TRACE_RECORDS=request_end,request_payload" in printed.err
     assert printed.out == ""

@@ -6,7 +6,16 @@ import json
 from typing import Any
 
 from tests.checks.cases_deployment import COMPONENTS, DECODE, pod
-from tests.checks.support import REMOVE, TRTLLM_DISAGG, VLLM_AGG, Case, graph, manifest
+from tests.checks.support import (
+    OMIT,
+    REMOVE,
+    Case,
+    X,
+    trtllm_disagg,
+    trtllm_disagg_dgd,
+    vary,
+    vllm_agg,
+)
 
 PLANNED = {
     "prefill/replicas": None,
@@ -35,7 +44,7 @@ def beside(**config: Any) -> str:
     planner = pod("planner")
     arguments = ["--config", json.dumps({"mode": "disagg", "backend": "trtllm", **config})]
     planner["podTemplate"]["spec"]["containers"][0]["args"] = arguments
-    return manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/planner": planner, **NOT_OURS})
+    return trtllm_disagg_dgd({f"{COMPONENTS}/planner": planner, **NOT_OURS})
 
 
 KEDA = {"owner": "keda", "min": 2, "max": 4, "signal": "requests", "target": 8}
@@ -49,33 +58,20 @@ def cron(**metadata: str) -> dict[str, Any]:
 
 
 CASES: tuple[Case, ...] = (
-    Case(
-        rule="PS811",
-        bad=graph(TRTLLM_DISAGG, planned(load_predicter="kalman")),
-        near=graph(TRTLLM_DISAGG, planned(load_predictor="kalman")),
-        is_repaired_by_near=True,
+    vary("PS811", trtllm_disagg)(
+        planned(load_predicter="kalman"), planned(load_predictor="kalman"), is_repaired_by_near=True
     ),
-    Case(
-        rule="PS811",
-        bad=graph(TRTLLM_DISAGG, planned(load_predictor="average")),
-        near=graph(TRTLLM_DISAGG, planned(load_predictor="constant")),
+    vary("PS811", trtllm_disagg)(
+        planned(load_predictor="average"), planned(load_predictor="constant")
     ),
-    Case(
-        rule="PS811",
-        bad=graph(TRTLLM_DISAGG, planned(load_scaling_down_sensitivity=101)),
-        near=graph(TRTLLM_DISAGG, planned(load_scaling_down_sensitivity=100)),
+    vary("PS811", trtllm_disagg)(
+        planned(load_scaling_down_sensitivity=101), planned(load_scaling_down_sensitivity=100)
     ),
-    Case(
-        rule="PS811",
-        bad=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas="2")),
-        near=graph(TRTLLM_DISAGG, planned(max_throughput_scaling_replicas=2)),
+    vary("PS811", trtllm_disagg)(
+        planned(max_throughput_scaling_replicas="2"), planned(max_throughput_scaling_replicas=2)
     ),
     *(
-        Case(
-            rule="PS811",
-            bad=graph(TRTLLM_DISAGG, planned(**bad)),
-            near=graph(TRTLLM_DISAGG, planned(**near)),
-        )
+        vary("PS811", trtllm_disagg)(planned(**bad), planned(**near))
         for bad, near in (
             ({"ttft_ms": 0}, {"ttft_ms": 1}),
             ({"enable_throughput_scaling": False, "enable_load_scaling": False}, {}),
@@ -90,9 +86,9 @@ CASES: tuple[Case, ...] = (
         )
     ),
     Case(
-        rule="PS811",
-        bad=beside(optimization_target="load", prefill_scale_up_queue_tokens=9),
-        near=beside(
+        "PS811",
+        beside(optimization_target="load", prefill_scale_up_queue_tokens=9),
+        beside(
             optimization_target="load",
             prefill_scale_up_queue_tokens=9,
             prefill_scale_down_queue_tokens=3,
@@ -100,58 +96,31 @@ CASES: tuple[Case, ...] = (
             decode_scale_down_kv_rate=40,
         ),
     ),
-    Case(
-        rule="PS710",
-        bad=graph(VLLM_AGG, {"env/PROXY": "http://a:b@c:3128"}),
-        near=graph(VLLM_AGG, {"env/PROXY": "http://c:3128"}),
+    vary("PS710", vllm_agg, {"env/PROXY": X})("http://a:b@c:3128", "http://c:3128"),
+    vary("PS710", vllm_agg)(cron(apiKey="x"), cron()),
+    vary("PS710", vllm_agg)(cron(url="http://a:b@c"), cron(url="http://c")),
+    # needs 3 × 4 and 1 GPUs; the default is 8
+    vary("PS812", beside, decode_min_endpoint=3, max_gpu_budget=X)(
+        OMIT, 13, is_repaired_by_near=True
     ),
+    vary("PS812", beside, min_endpoint=2, max_gpu_budget=X)(9, 10),
     Case(
-        rule="PS710",
-        bad=graph(VLLM_AGG, cron(apiKey="x")),
-        near=graph(VLLM_AGG, cron()),
-    ),
-    Case(
-        rule="PS710",
-        bad=graph(VLLM_AGG, cron(url="http://a:b@c")),
-        near=graph(VLLM_AGG, cron(url="http://c")),
-    ),
-    Case(
-        rule="PS812",  # needs 3 × 4 and 1 GPUs; the default is 8
-        bad=beside(decode_min_endpoint=3),
-        near=beside(decode_min_endpoint=3, max_gpu_budget=13),
+        "PS813",
+        beside(ttft_ms=300),
+        beside(ttft_ms=300, itl_ms=20, optimization_target="sla"),
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS812",
-        bad=beside(min_endpoint=2, max_gpu_budget=9),
-        near=beside(min_endpoint=2, max_gpu_budget=10),
+    vary("PS814", trtllm_disagg)(
+        {**planned(max_gpus=17), "hardware/nodes": 2}, {**planned(max_gpus=16), "hardware/nodes": 2}
     ),
-    Case(
-        rule="PS813",
-        bad=beside(ttft_ms=300),
-        near=beside(ttft_ms=300, itl_ms=20, optimization_target="sla"),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS814",
-        bad=graph(TRTLLM_DISAGG, {**planned(max_gpus=17), "hardware/nodes": 2}),
-        near=graph(TRTLLM_DISAGG, {**planned(max_gpus=16), "hardware/nodes": 2}),
-    ),
-    Case(
-        rule="PS814",
-        bad=graph(
-            VLLM_AGG,
-            {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": 9}},
-        ),
-        near=graph(
-            VLLM_AGG,
-            {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": 8}},
-        ),
-    ),
-    Case(
-        rule="PS815",
-        bad=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: False}),
-        near=graph(TRTLLM_DISAGG, planned()),
-        fixed=graph(TRTLLM_DISAGG, {**planned(), STATISTICS: True}),
+    vary(
+        "PS814",
+        vllm_agg,
+        {**TWO_NODES, "worker/replicas": None, "worker/autoscaling": {**KEDA, "max": X}},
+    )(9, 8),
+    vary("PS815", trtllm_disagg)(
+        {**planned(), STATISTICS: False},
+        planned(),
+        fixed=trtllm_disagg({**planned(), STATISTICS: True}),
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from tests.checks.own_manifests import alpha
-from tests.checks.support import TRTLLM_AGG, VLLM_AGG, Case, graph, manifest
+from tests.checks.support import OMIT, Case, X, trtllm_agg, vary, vllm_agg, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
@@ -59,7 +59,7 @@ def two_engines(second: int) -> str:
     launch = "python3 -m dynamo.vllm --model openai/gpt-oss-120b --kv-events-config"
     script = f"{launch} '{EVENTS % 20080}' &\n{launch} '{EVENTS % second}' &\nwait -n\n"
     command = {f"{WORKER}/{MAIN}/command": ["bash", "-c"], f"{WORKER}/{MAIN}/args": [script]}
-    return manifest(VLLM_AGG, command)
+    return vllm_agg_dgd(command)
 
 
 def gated(**frontend: Any) -> str:
@@ -79,7 +79,7 @@ def probe(port: str) -> dict[str, Any]:
 
 
 def slo(**objectives: float) -> str:
-    return graph(VLLM_AGG, {"slo": objectives})
+    return vllm_agg({"slo": objectives})
 
 
 def memory(amount: Any) -> dict[str, Any]:
@@ -87,112 +87,67 @@ def memory(amount: Any) -> dict[str, Any]:
 
 
 OBJECTIVES = (
-    Case(
-        rule="PS009",
-        bad=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a, team: a}\n", 1),
-        near=manifest(VLLM_AGG).replace("spec:\n", "spec:\n  annotations: {team: a}\n", 1),
+    vary("PS009", vllm_agg_dgd().replace, "spec:\n", X, 1)(
+        "spec:\n  annotations: {team: a, team: a}\n",
+        "spec:\n  annotations: {team: a}\n",
         is_repaired_by_near=True,
     ),
-    Case(rule="PS007", bad=slo(ttft_ms=0.5), near=slo(ttft_ms=500.0)),
-    Case(rule="PS007", bad=slo(itl_ms=0.02), near=slo(itl_ms=2.0)),
+    vary("PS007", slo, ttft_ms=X)(0.5, 500.0),
+    vary("PS007", slo, itl_ms=X)(0.02, 2.0),
     Case(
-        rule="PS008",
-        bad=slo(ttft_ms=2000.0, e2e_ms=1000.0),
-        near=slo(ttft_ms=1000.0, e2e_ms=2000.0),
+        "PS008",
+        slo(ttft_ms=2000.0, e2e_ms=1000.0),
+        slo(ttft_ms=1000.0, e2e_ms=2000.0),
         is_repaired_by_near=True,
     ),
 )
 PATHS = (
-    Case(
-        rule="PS723",
-        bad=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/cache")),
-        near=manifest(VLLM_AGG, worker_args("--model", "/models/qwen") | mounted("/models")),
+    vary("PS723", vllm_agg_dgd)(
+        worker_args("--model", "/models/qwen") | mounted("/cache"),
+        worker_args("--model", "/models/qwen") | mounted("/models"),
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS723",
-        bad=manifest(VLLM_AGG, frontend_args("--model-path", "/models/qwen")),
-        near=manifest(VLLM_AGG, frontend_args("--model-path", "/workspace/qwen")),
+    vary("PS723", vllm_agg_dgd)(
+        frontend_args("--model-path", "/models/qwen"),
+        frontend_args("--model-path", "/workspace/qwen"),
     ),
-    Case(
-        rule="PS724",
-        bad=manifest(
-            VLLM_AGG, worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
-        ),
-        near=manifest(
-            VLLM_AGG,
-            worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
-            | mounted("/etc2"),
-        ),
+    vary("PS724", vllm_agg_dgd)(
+        worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2"),
+        worker_args("--model", "a/b", "--custom-jinja-template", "/etc2/chat.j2")
+        | mounted("/etc2"),
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS725",
-        bad=on_path("1.0.1"),
-        near=on_path("1.0.1", volumeMounts=[{"name": "models", "mountPoint": "/models"}]),
+    vary("PS725", on_path, "1.0.1", volumeMounts=X)(
+        OMIT, [{"name": "models", "mountPoint": "/models"}]
     ),
-    Case(rule="PS725", bad=on_path("0.9.1"), near=on_path("1.4.1")),
-    Case(
-        rule="PS726",
-        bad=manifest(VLLM_AGG, mounted("/cache", "model-cashe")),
-        near=manifest(VLLM_AGG, mounted("/cache")),
-        is_repaired_by_near=True,
+    vary("PS725", on_path)("0.9.1", "1.4.1"),
+    vary("PS726", vllm_agg_dgd)(
+        mounted("/cache", "model-cashe"), mounted("/cache"), is_repaired_by_near=True
     ),
 )
 PORTS = (
-    Case(
-        rule="PS727",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS]}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/ports": [METRICS, SYSTEM]}),
+    vary("PS727", vllm_agg_dgd, {f"{WORKER}/{MAIN}/ports": X})(
+        [METRICS], [METRICS, SYSTEM], is_repaired_by_near=True
+    ),
+    vary("PS728", vllm_agg_dgd, {f"{FRONTEND}/{MAIN}/livenessProbe": X})(
+        probe("web"), probe("http"), is_repaired_by_near=True
+    ),
+    vary("PS729", vllm_agg_dgd)(
+        frontend_args("--http-port", "8080"),
+        frontend_args("--http-port", "8080")
+        | {f"{FRONTEND}/{MAIN}/ports": [{"name": "http", "containerPort": 8080}]},
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS728",
-        bad=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("web")}),
-        near=manifest(VLLM_AGG, {f"{FRONTEND}/{MAIN}/livenessProbe": probe("http")}),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS729",
-        bad=manifest(VLLM_AGG, frontend_args("--http-port", "8080")),
-        near=manifest(
-            VLLM_AGG,
-            frontend_args("--http-port", "8080")
-            | {f"{FRONTEND}/{MAIN}/ports": [{"name": "http", "containerPort": 8080}]},
-        ),
-        is_repaired_by_near=True,
-    ),
-    Case(rule="PS730", bad=two_engines(20080), near=two_engines(20081), is_repaired_by_near=True),
+    vary("PS730", two_engines)(20080, 20081, is_repaired_by_near=True),
 )
 AMOUNTS = (
-    Case(
-        rule="PS731",
-        bad=graph(VLLM_AGG, memory("128m")),
-        near=graph(VLLM_AGG, memory("64Gi")),
-        fixed=graph(VLLM_AGG, memory("128Gi")),
+    vary("PS731", vllm_agg)(memory("128m"), memory("64Gi"), fixed=vllm_agg(memory("128Gi"))),
+    vary("PS731", vllm_agg)(memory("64"), memory("2Gi")),
+    vary("PS731", trtllm_agg, {"worker/resources": {"cpu": X}})("4000", "4000m"),
+    vary("PS732", vllm_agg_dgd, {f"{WORKER}/{MAIN}/resources/limits/memory": X})(
+        "128GB", "64G", fixed=vllm_agg_dgd({f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"})
     ),
-    Case(
-        rule="PS731",
-        bad=graph(VLLM_AGG, memory("64")),
-        near=graph(VLLM_AGG, memory("2Gi")),
-    ),
-    Case(
-        rule="PS731",
-        bad=graph(TRTLLM_AGG, {"worker/resources": {"cpu": "4000"}}),
-        near=graph(TRTLLM_AGG, {"worker/resources": {"cpu": "4000m"}}),
-    ),
-    Case(
-        rule="PS732",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128GB"}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "64G"}),
-        fixed=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"}),
-    ),
-    Case(
-        rule="PS733",
-        bad=graph(VLLM_AGG, {"drain_timeout_s": 180_000}),
-        near=graph(VLLM_AGG, {"drain_timeout_s": 1_800}),
-        is_repaired_by_near=True,
-    ),
-    Case(rule="PS734", bad=gated(), near=gated(envFromSecret="hf-token-secret")),
+    vary("PS733", vllm_agg, {"drain_timeout_s": X})(180_000, 1_800, is_repaired_by_near=True),
+    vary("PS734", gated, envFromSecret=X)(OMIT, "hf-token-secret"),
 )
 CASES: tuple[Case, ...] = (*OBJECTIVES, *PATHS, *PORTS, *AMOUNTS)

@@ -7,14 +7,18 @@ from typing import Any
 
 from tests.checks.model_folders import LATENT, model
 from tests.checks.support import (
-    SGLANG_AGG,
+    OMIT,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
+    Words,
+    X,
     graph,
+    sglang_agg,
+    trtllm_agg,
+    trtllm_disagg,
+    vary,
+    vllm_agg,
 )
 
 vllm, sglang = (partial(graph, base) for base in (VLLM_DISAGG, SGLANG_DISAGG))
@@ -36,7 +40,7 @@ FIFTY_EXPERTS = model(
 
 
 def trtllm(key: str, value: Any) -> str:
-    return graph(TRTLLM_AGG, {f"worker/config/{key}": value})
+    return trtllm_agg({f"worker/config/{key}": value})
 
 
 def pools(prefill: int, decode: int, **more: Any) -> str:
@@ -44,148 +48,91 @@ def pools(prefill: int, decode: int, **more: Any) -> str:
 
 
 CASES: tuple[Case, ...] = (
-    Case(  # a field of an unmerged pull request; fields of 1.3.0rc29
-        rule="PS101",
-        bad=trtllm("kv_cache_config/kv_pool_rebalance_check_interval", 10),
-        near=trtllm("enable_tokenization_cache", True),
+    # a field of an unmerged pull request; fields of 1.3.0rc29
+    vary("PS101", trtllm)(
+        Words("kv_cache_config/kv_pool_rebalance_check_interval", 10),
+        Words("enable_tokenization_cache", True),
     ),
-    Case(  # a key of 1.3.0rc28, which Dynamo 1.6 has
-        rule="PS101",
-        bad=graph(TRTLLM_DISAGG, {BOUNCE: True, "engine/image": f"{IMAGE}:1.5.0"}),
-        near=graph(TRTLLM_DISAGG, {BOUNCE: True, "engine/image": f"{IMAGE}:1.6.0"}),
+    # a key of 1.3.0rc28, which Dynamo 1.6 has
+    vary("PS101", trtllm_disagg, {BOUNCE: True, "engine/image": X})(
+        f"{IMAGE}:1.5.0", f"{IMAGE}:1.6.0"
     ),
+    Case("PS102", trtllm("load_format", "safetensors"), trtllm("attn_backend", "flashinfer")),
+    # an unknown attention backend means TRTLLM
+    vary("PS105", trtllm, "attn_backend", X)("FLASH_ATTN", "flashinfer"),
+    # TensorRT-LLM has only none and kvbm
+    vary("PS105", trtllm_agg, {"worker/args": X})(["--connector", "nixl"], ["--connector", "none"]),
+    vary("PS204", vllm_agg, {"model/path": X, "worker/config/enable-expert-parallel": True})(
+        TWO_KV_HEADS, FIFTY_EXPERTS
+    ),
+    # 50 + 6 experts on 8 ranks
+    vary(
+        "PS203",
+        sglang_agg,
+        {
+            "model/path": FIFTY_EXPERTS,
+            "worker/gpus": 8,
+            "worker/config/ep-size": 8,
+            "worker/config/ep-num-redundant-experts": X,
+        },
+    )(OMIT, 6),
+    vary("PS219", pools, 2, X)(3, 4),
+    # prefill ranks that share KV heads
+    vary("PS219", pools, X, **{"model/path": TWO_KV_HEADS})(Words(4, 2), Words(2, 1)),
+    # with MLA every rank has the same KV
     Case(
-        rule="PS102",
-        bad=trtllm("load_format", "safetensors"),
-        near=trtllm("attn_backend", "flashinfer"),
+        "PS219", pools(8, 4, **{"model/path": TWO_KV_HEADS}), pools(8, 4, **{"model/path": LATENT})
     ),
-    Case(  # an unknown attention backend means TRTLLM
-        rule="PS105",
-        bad=trtllm("attn_backend", "FLASH_ATTN"),
-        near=trtllm("attn_backend", "flashinfer"),
+    # one class under two names
+    vary("PS402", vllm, {f"decode/config/{CONNECTOR}": X})(
+        "NixlPushConnector", "NixlPullConnector"
     ),
-    Case(  # TensorRT-LLM has only none and kvbm
-        rule="PS105",
-        bad=graph(TRTLLM_AGG, {"worker/args": ["--connector", "nixl"]}),
-        near=graph(TRTLLM_AGG, {"worker/args": ["--connector", "none"]}),
+    vary("PS402", sglang)(
+        {"decode/config/disaggregation-transfer-backend": "mooncake"},
+        {"decode/config/disaggregation-transfer-backend": "mooncake_tcp"}
+        | {"prefill/config/disaggregation-transfer-backend": "mooncake"},
     ),
-    Case(
-        rule="PS204",
-        bad=graph(
-            VLLM_AGG, {"model/path": TWO_KV_HEADS, "worker/config/enable-expert-parallel": True}
-        ),
-        near=graph(
-            VLLM_AGG, {"model/path": FIFTY_EXPERTS, "worker/config/enable-expert-parallel": True}
-        ),
+    vary("PS413", vllm, {"decode/config/block-size": X})(96, 128),  # blocks of whole prefill blocks
+    vary("PS413", pools, X, 2, **{"decode/config/block-size": 128})(4, 2),
+    vary("PS414", sglang)(
+        {"prefill/config/kv-cache-dtype": "bf16", "decode/config/kv-cache-dtype": "bfloat16"},
+        {"prefill/config/kv-cache-dtype": "auto"},
     ),
-    Case(  # 50 + 6 experts on 8 ranks
-        rule="PS203",
-        bad=graph(
-            SGLANG_AGG, {"model/path": FIFTY_EXPERTS, "worker/gpus": 8, "worker/config/ep-size": 8}
-        ),
-        near=graph(
-            SGLANG_AGG,
-            {
-                "model/path": FIFTY_EXPERTS,
-                "worker/gpus": 8,
-                "worker/config/ep-size": 8,
-                "worker/config/ep-num-redundant-experts": 6,
-            },
-        ),
+    vary("PS414", vllm)(
+        {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"},
+        {"prefill/config/kv-cache-dtype": "auto"},
     ),
-    Case(rule="PS219", bad=pools(2, 3), near=pools(2, 4)),
-    Case(  # prefill ranks that share KV heads
-        rule="PS219",
-        bad=pools(4, 2, **{"model/path": TWO_KV_HEADS}),
-        near=pools(2, 1, **{"model/path": TWO_KV_HEADS}),
+    # NIXL transfers the target's layers
+    vary("PS415", sglang)(
+        {f"prefill/config/{key}": value for key, value in DRAFT.items()},
+        {f"decode/config/{key}": value for key, value in DRAFT.items()},
     ),
-    Case(  # with MLA every rank has the same KV
-        rule="PS219",
-        bad=pools(8, 4, **{"model/path": TWO_KV_HEADS}),
-        near=pools(8, 4, **{"model/path": LATENT}),
+    # the handshake compares the draft's revision; an unset KV type is the pool's
+    vary("PS415", vllm)(
+        {**EAGLE_POOLS, "decode/config/speculative-config/revision": "v2"},
+        {**EAGLE_POOLS, "decode/config/speculative-config/kv_cache_dtype": "auto"},
     ),
-    Case(  # one class under two names
-        rule="PS402",
-        bad=vllm({f"decode/config/{CONNECTOR}": "NixlPushConnector"}),
-        near=vllm({f"decode/config/{CONNECTOR}": "NixlPullConnector"}),
+    # the push connector supports it
+    vary(
+        "PS419",
+        vllm,
+        {
+            "engine/config/kv-transfer-config/kv_connector": X,
+            "prefill/gpus": 2,
+            "prefill/config/pipeline-parallel-size": 2,
+        },
+    )("NixlPullConnector", "NixlPushConnector"),
+    # a decode worker has no radix cache unless it is set
+    vary(
+        "PS422",
+        sglang,
+        {
+            "decode/config/enable-hierarchical-cache": True,
+            "decode/config/disaggregation-decode-enable-radix-cache": X,
+        },
+    )(OMIT, True),
+    vary("PS146", vllm, {"decode/env": X})(
+        {"DYN_STORE_KV": "mem"}, {"DYN_DISCOVERY_BACKEND": "kubernetes"}
     ),
-    Case(
-        rule="PS402",
-        bad=sglang({"decode/config/disaggregation-transfer-backend": "mooncake"}),
-        near=sglang(
-            {"decode/config/disaggregation-transfer-backend": "mooncake_tcp"}
-            | {"prefill/config/disaggregation-transfer-backend": "mooncake"}
-        ),
-    ),
-    Case(  # blocks of whole prefill blocks
-        rule="PS413",
-        bad=vllm({"decode/config/block-size": 96}),
-        near=vllm({"decode/config/block-size": 128}),
-    ),
-    Case(
-        rule="PS413",
-        bad=pools(4, 2, **{"decode/config/block-size": 128}),
-        near=pools(2, 2, **{"decode/config/block-size": 128}),
-    ),
-    Case(
-        rule="PS414",
-        bad=sglang(
-            {"prefill/config/kv-cache-dtype": "bf16", "decode/config/kv-cache-dtype": "bfloat16"}
-        ),
-        near=sglang({"prefill/config/kv-cache-dtype": "auto"}),
-    ),
-    Case(
-        rule="PS414",
-        bad=vllm(
-            {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"}
-        ),
-        near=vllm({"prefill/config/kv-cache-dtype": "auto"}),
-    ),
-    Case(  # NIXL transfers the target's layers
-        rule="PS415",
-        bad=sglang({f"prefill/config/{key}": value for key, value in DRAFT.items()}),
-        near=sglang({f"decode/config/{key}": value for key, value in DRAFT.items()}),
-    ),
-    Case(  # the handshake compares the draft's revision; an unset KV type is the pool's
-        rule="PS415",
-        bad=vllm({**EAGLE_POOLS, "decode/config/speculative-config/revision": "v2"}),
-        near=vllm({**EAGLE_POOLS, "decode/config/speculative-config/kv_cache_dtype": "auto"}),
-    ),
-    Case(  # the push connector supports it
-        rule="PS419",
-        bad=vllm(
-            {
-                "engine/config/kv-transfer-config/kv_connector": "NixlPullConnector",
-                "prefill/gpus": 2,
-                "prefill/config/pipeline-parallel-size": 2,
-            }
-        ),
-        near=vllm(
-            {
-                "engine/config/kv-transfer-config/kv_connector": "NixlPushConnector",
-                "prefill/gpus": 2,
-                "prefill/config/pipeline-parallel-size": 2,
-            }
-        ),
-    ),
-    Case(  # a decode worker has no radix cache unless it is set
-        rule="PS422",
-        bad=sglang({"decode/config/enable-hierarchical-cache": True}),
-        near=sglang(
-            {
-                "decode/config/enable-hierarchical-cache": True,
-                "decode/config/disaggregation-decode-enable-radix-cache": True,
-            }
-        ),
-    ),
-    Case(
-        rule="PS146",
-        bad=vllm({"decode/env": {"DYN_STORE_KV": "mem"}}),
-        near=vllm({"decode/env": {"DYN_DISCOVERY_BACKEND": "kubernetes"}}),
-    ),
-    Case(
-        rule="PS512",
-        bad=vllm({"decode/env": {"DYN_RESPONSE_PLANE": "quic"}}),
-        near=vllm({"decode/env": {"DYN_RESPONSE_PLANE": "tcp"}}),
-    ),
+    vary("PS512", vllm, {"decode/env": {"DYN_RESPONSE_PLANE": X}})("quic", "tcp"),
 )

@@ -6,12 +6,15 @@ from typing import Any
 
 from tests.checks.own_manifests import alpha, with_document
 from tests.checks.support import (
+    OMIT,
     REMOVE,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
     Case,
-    graph,
-    manifest,
+    X,
+    trtllm_disagg,
+    trtllm_disagg_dgd,
+    vary,
+    vllm_agg,
+    vllm_agg_dgd,
 )
 
 COMPONENTS = "dgd/spec/components"
@@ -62,343 +65,183 @@ def kind_of(kind: str) -> dict[str, Any]:
 
 
 CASES: tuple[Case, ...] = (
-    Case(
-        rule="PS751",
-        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "Case"}),
-        near=manifest(VLLM_AGG, {"dgd/metadata/name": "case-1"}),
+    vary("PS751", vllm_agg_dgd, {"dgd/metadata/name": X})("Case", "case-1"),
+    # Service names begin with a letter
+    vary("PS751", vllm_agg_dgd, {"dgd/metadata/name": X})("120b", "b120"),
+    # too long with the suffix -frontend
+    vary("PS751", vllm_agg_dgd, {"dgd/metadata/name": X})("a" * 55, "a" * 54),
+    # the deployment's name + decode + decode-ldr
+    vary(
+        "PS752",
+        trtllm_disagg_dgd,
+        {"dgd/metadata/name": X, f"{DECODE}/multinode": {"nodeCount": 2}},
+    )("a" * 30, "a" * 29, also=("PS205",)),
+    vary("PS753", trtllm_disagg_dgd)(many(23), many(22), also=("PS774",)),
+    vary("PS754", vllm_agg_dgd, {"dgd/spec/restart": X})({"id": "1"}, None),
+    vary("PS755", vllm_agg_dgd)(
+        {f"{NOTES}/nvidia.com~1current-worker-hash-v2": "0fddc01b"},
+        {f"{NOTES}/nvidia.com~1enable-grove": "false"},
     ),
-    Case(
-        rule="PS751",  # Service names begin with a letter
-        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "120b"}),
-        near=manifest(VLLM_AGG, {"dgd/metadata/name": "b120"}),
+    vary("PS756", vllm_agg, {f"worker/annotations/{STRATEGY}": X})(
+        "recreate", "Recreate", fixed=vllm_agg({f"worker/annotations/{STRATEGY}": "RollingUpdate"})
     ),
-    Case(
-        rule="PS751",  # too long with the suffix -frontend
-        bad=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 55}),
-        near=manifest(VLLM_AGG, {"dgd/metadata/name": "a" * 54}),
+    vary("PS756", vllm_agg_dgd, {f"{NOTES}/{GROVE}": X})("Rolling", "OnDelete"),
+    vary("PS756", alpha, {"annotations": {"nvidia.com/deployment-strategy": X}})(
+        "Blue", "RollingUpdate"
     ),
-    Case(
-        rule="PS752",  # the deployment's name + decode + decode-ldr
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {"dgd/metadata/name": "a" * 30, f"{DECODE}/multinode": {"nodeCount": 2}},
-        ),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {"dgd/metadata/name": "a" * 29, f"{DECODE}/multinode": {"nodeCount": 2}},
-        ),
-        also=("PS205",),
+    vary("PS757", vllm_agg_dgd, {"dgd/spec/backendFramework": X})("trtllm", REMOVE),
+    vary("PS758", trtllm_disagg_dgd, {f"{DECODE}/{MAIN}/command": X})(
+        ["python3", "-m", "dynamo.vllm"], ["python", "-m", "dynamo.trtllm"], also=("PS141", "PS775")
     ),
+    # v1alpha1 has the field
     Case(
-        rule="PS753",
-        bad=manifest(TRTLLM_DISAGG, many(23)),
-        near=manifest(TRTLLM_DISAGG, many(22)),
-        also=("PS774",),
+        "PS759",
+        trtllm_disagg_dgd({**SCALED, f"{DECODE}/scalingAdapter": {"enabled": True}}),
+        alpha({"scalingAdapter": {"enabled": True}}),
     ),
-    Case(
-        rule="PS754",
-        bad=manifest(VLLM_AGG, {"dgd/spec/restart": {"id": "1"}}),
-        near=manifest(VLLM_AGG, {"dgd/spec/restart": None}),
-    ),
-    Case(
-        rule="PS755",
-        bad=manifest(VLLM_AGG, {f"{NOTES}/nvidia.com~1current-worker-hash-v2": "0fddc01b"}),
-        near=manifest(VLLM_AGG, {f"{NOTES}/nvidia.com~1enable-grove": "false"}),
-    ),
-    Case(
-        rule="PS756",
-        bad=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "recreate"}),
-        near=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "Recreate"}),
-        fixed=graph(VLLM_AGG, {f"worker/annotations/{STRATEGY}": "RollingUpdate"}),
-    ),
-    Case(
-        rule="PS756",
-        bad=manifest(VLLM_AGG, {f"{NOTES}/{GROVE}": "Rolling"}),
-        near=manifest(VLLM_AGG, {f"{NOTES}/{GROVE}": "OnDelete"}),
-    ),
-    Case(
-        rule="PS756",
-        bad=alpha({"annotations": {"nvidia.com/deployment-strategy": "Blue"}}),
-        near=alpha({"annotations": {"nvidia.com/deployment-strategy": "RollingUpdate"}}),
-    ),
-    Case(
-        rule="PS757",
-        bad=manifest(VLLM_AGG, {"dgd/spec/backendFramework": "trtllm"}),
-        near=manifest(VLLM_AGG, {"dgd/spec/backendFramework": REMOVE}),
-    ),
-    Case(
-        rule="PS758",
-        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
-        near=manifest(
-            TRTLLM_DISAGG, {f"{DECODE}/{MAIN}/command": ["python", "-m", "dynamo.trtllm"]}
-        ),
-        also=("PS141", "PS775"),
-    ),
-    Case(
-        rule="PS759",  # v1alpha1 has the field
-        bad=manifest(TRTLLM_DISAGG, {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": True}}),
-        near=alpha({"scalingAdapter": {"enabled": True}}),
-    ),
-    Case(
-        rule="PS759",
-        bad=manifest(TRTLLM_DISAGG, {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": False}}),
-        near=manifest(TRTLLM_DISAGG, SCALED),
+    vary("PS759", trtllm_disagg_dgd)(
+        {**SCALED, f"{DECODE}/scalingAdapter": {"enabled": False}},
+        SCALED,
         is_repaired_by_near=True,
         is_example=True,
     ),
-    Case(
-        rule="PS760",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/providerOverride": MIN_AVAILABLE}),
+    vary("PS760", vllm_agg_dgd)(
+        {f"{WORKER}/minAvailable": 1},
+        {f"{WORKER}/providerOverride": MIN_AVAILABLE},
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS761",
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {POLICY: {"domain": "rack", "labelKey": "rack", "clusterTopologyName": "dc"}},
-        ),
-        near=manifest(TRTLLM_DISAGG, {POLICY: {"domain": "rack", "labelKey": "rack"}}),
+    vary(
+        "PS761",
+        trtllm_disagg_dgd,
+        {POLICY: {"domain": "rack", "labelKey": "rack", "clusterTopologyName": X}},
+    )("dc", OMIT, is_repaired_by_near=True),
+    vary(
+        "PS761",
+        trtllm_disagg_dgd,
+        {
+            POLICY: {
+                "domain": "rack",
+                "labelKey": "rack",
+                "enforcement": "preferred",
+                "preferredWeight": X,
+            }
+        },
+    )(OMIT, 0),
+    # the default of enforcement is required
+    vary("PS761", trtllm_disagg_dgd, {POLICY: X})(
+        {"domain": "rack", "labelKey": "rack", "preferredWeight": 0.5},
+        {"domain": "rack", "labelKey": "rack", "enforcement": "required"},
+    ),
+    vary("PS762", trtllm_disagg_dgd)(
+        {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": REMOVE}, IN_ONE_POD
+    ),
+    vary(
+        "PS762",
+        trtllm_disagg_dgd,
+        {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": {"mode": X}},
+    )("InterPod", OMIT),
+    vary("PS762", trtllm_disagg_dgd)(
+        {f"{DECODE}/experimental/gpuMemoryService": {}, f"{DECODE}/experimental/failover": {}},
+        {
+            f"{DECODE}/experimental/gpuMemoryService": {"mode": "InterPod"},
+            f"{DECODE}/experimental/failover": {"mode": "InterPod"},
+        },
+    ),
+    vary("PS768", vllm_agg_dgd)(
+        {f"{COMPONENTS}/worker/replica": 3},
+        {f"{COMPONENTS}/worker/replicas": 3},
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS761",
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {POLICY: {"domain": "rack", "labelKey": "rack", "enforcement": "preferred"}},
-        ),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {
-                POLICY: {
-                    "domain": "rack",
-                    "labelKey": "rack",
-                    "enforcement": "preferred",
-                    "preferredWeight": 0,
-                }
-            },
-        ),
-    ),
-    Case(
-        rule="PS761",  # the default of enforcement is required
-        bad=manifest(
-            TRTLLM_DISAGG, {POLICY: {"domain": "rack", "labelKey": "rack", "preferredWeight": 0.5}}
-        ),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {POLICY: {"domain": "rack", "labelKey": "rack", "enforcement": "required"}},
-        ),
-    ),
-    Case(
-        rule="PS762",
-        bad=manifest(
-            TRTLLM_DISAGG, {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": REMOVE}
-        ),
-        near=manifest(TRTLLM_DISAGG, IN_ONE_POD),
-    ),
-    Case(
-        rule="PS762",
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": {"mode": "InterPod"}},
-        ),
-        near=manifest(TRTLLM_DISAGG, {**IN_ONE_POD, f"{DECODE}/experimental/gpuMemoryService": {}}),
-    ),
-    Case(
-        rule="PS762",
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {
-                f"{DECODE}/experimental/gpuMemoryService": {},
-                f"{DECODE}/experimental/failover": {},
-            },
-        ),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {
-                f"{DECODE}/experimental/gpuMemoryService": {"mode": "InterPod"},
-                f"{DECODE}/experimental/failover": {"mode": "InterPod"},
-            },
-        ),
-    ),
-    Case(
-        rule="PS768",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replica": 3}),
-        near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/replicas": 3}),
+    # the operator adds only python3
+    vary("PS769", vllm_agg_dgd)(
+        FRONTEND | {f"{FIRST}/args": ["--router-mode", "kv"]},
+        FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend", "--router-mode", "kv"]},
         is_repaired_by_near=True,
     ),
-    Case(  # the operator adds only python3
-        rule="PS769",
-        bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["--router-mode", "kv"]}),
-        near=manifest(
-            VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend", "--router-mode", "kv"]}
-        ),
-        is_repaired_by_near=True,
+    vary("PS769", vllm_agg_dgd, {f"{WORKER}/{MAIN}/command": X})(
+        ["python3", "-m", "dynamo.vlm"], ["python3", "-m", "dynamo.vllm"]
     ),
-    Case(
-        rule="PS769",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vlm"]}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    vary("PS769", vllm_agg_dgd, {f"{WORKER}/{MAIN}/command": X})(
+        ["python3 -m dynamo.vllm"], ["python3", "-m", "dynamo.vllm"]
     ),
-    Case(
-        rule="PS769",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3 -m dynamo.vllm"]}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    # the operator runs `sh -c --model`
+    vary("PS769", vllm_agg_dgd)(
+        SHELL | {f"{WORKER}/{MAIN}/args": ["--model", "Qwen/Qwen3-0.6B"]},
+        SHELL | {f"{WORKER}/{MAIN}/args": [VLLM]},
     ),
-    Case(  # the operator runs `sh -c --model`
-        rule="PS769",
-        bad=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": ["--model", "Qwen/Qwen3-0.6B"]}),
-        near=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": [VLLM]}),
+    # the operator runs `python3 "python3 -m dynamo.frontend"`
+    vary("PS769", vllm_agg_dgd)(
+        FRONTEND | {f"{FIRST}/args": ["python3 -m dynamo.frontend"]},
+        FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend"]},
     ),
-    Case(  # the operator runs `python3 "python3 -m dynamo.frontend"`
-        rule="PS769",
-        bad=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["python3 -m dynamo.frontend"]}),
-        near=manifest(VLLM_AGG, FRONTEND | {f"{FIRST}/args": ["-m", "dynamo.frontend"]}),
-    ),
-    Case(
-        rule="PS771",
-        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "--max-num-seqs", "64"]}),
-        near=manifest(
-            VLLM_AGG,
-            SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
-        ),
+    vary("PS771", vllm_agg_dgd)(
+        SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "--max-num-seqs", "64"]},
+        SCRIPT | {f"{WORKER}/{MAIN}/args": [f'{VLLM} "$@"', "run", "--max-num-seqs", "64"]},
         also=("PS501", "PS602"),
     ),
-    Case(  # the operator runs `sh -c python3` without the arguments
-        rule="PS771",
-        bad=manifest(VLLM_AGG, SHELL | {f"{WORKER}/{MAIN}/args": ["python3", "-m", "dynamo.vllm"]}),
-        near=manifest(
-            VLLM_AGG,
-            {
-                f"{WORKER}/{MAIN}/command": ["python3"],
-                f"{WORKER}/{MAIN}/args": ["-m", "dynamo.vllm"],
-            },
-        ),
+    # the operator runs `sh -c python3` without the arguments
+    vary("PS771", vllm_agg_dgd)(
+        SHELL | {f"{WORKER}/{MAIN}/args": ["python3", "-m", "dynamo.vllm"]},
+        {f"{WORKER}/{MAIN}/command": ["python3"], f"{WORKER}/{MAIN}/args": ["-m", "dynamo.vllm"]},
     ),
-    Case(  # a loop over the arguments without a list
-        rule="PS771",
-        bad=manifest(VLLM_AGG, SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "run", "--seed", "1"]}),
-        near=manifest(
-            VLLM_AGG,
-            SCRIPT
-            | {f"{WORKER}/{MAIN}/args": [f"for a; do A+=$a; done; {VLLM} $A", "x", "--seed=1"]},
-        ),
+    # a loop over the arguments without a list
+    vary("PS771", vllm_agg_dgd)(
+        SCRIPT | {f"{WORKER}/{MAIN}/args": [VLLM, "run", "--seed", "1"]},
+        SCRIPT | {f"{WORKER}/{MAIN}/args": [f"for a; do A+=$a; done; {VLLM} $A", "x", "--seed=1"]},
     ),
-    Case(
-        rule="PS772",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "hub/" + "é" * 128]}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--model", "/a/" * 99 + "e" * 255]}),
-        also=("PS501",),
+    vary("PS772", vllm_agg_dgd, {f"{WORKER}/{MAIN}/args": X})(
+        ["--model", "hub/" + "é" * 128], ["--model", "/a/" * 99 + "e" * 255], also=("PS501",)
     ),
-    Case(  # one argument
-        rule="PS771",
-        bad=manifest(
-            VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64 --max-model-len=4096"]}
-        ),
-        near=manifest(
-            VLLM_AGG, {f"{WORKER}/{MAIN}/args": ["--max-num-seqs=64", "--max-model-len=4096"]}
-        ),
+    # one argument
+    vary("PS771", vllm_agg_dgd, {f"{WORKER}/{MAIN}/args": X})(
+        ["--max-num-seqs=64 --max-model-len=4096"], ["--max-num-seqs=64", "--max-model-len=4096"]
     ),
-    Case(  # a server that is not Dynamo's
-        rule="PS770",
-        bad=manifest(
-            VLLM_AGG,
-            {f"{WORKER}/{MAIN}/command": ["python3", "-m", "vllm.entrypoints.openai.api_server"]},
-        ),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    # a server that is not Dynamo's
+    vary("PS770", vllm_agg_dgd, {f"{WORKER}/{MAIN}/command": X})(
+        ["python3", "-m", "vllm.entrypoints.openai.api_server"],
+        ["python3", "-m", "dynamo.vllm"],
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS770",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "worker.py"]}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": ["python3", "-m", "dynamo.vllm"]}),
+    vary("PS770", vllm_agg_dgd, {f"{WORKER}/{MAIN}/command": X})(
+        ["python3", "worker.py"], ["python3", "-m", "dynamo.vllm"]
     ),
-    Case(  # the image's entrypoint
-        rule="PS770",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/command": REMOVE}),
-        near=manifest(VLLM_AGG),
+    # the image's entrypoint
+    vary("PS770", vllm_agg_dgd)({f"{WORKER}/{MAIN}/command": REMOVE}, OMIT),
+    # also in the pod
+    vary("PS768", vllm_agg_dgd)(
+        {f"{COMPONENTS}/worker/podTemplate/spec/tolerationz": []},
+        {f"{COMPONENTS}/worker/podTemplate/spec/tolerations": []},
     ),
-    Case(  # also in the pod
-        rule="PS768",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerationz": []}),
-        near=manifest(VLLM_AGG, {f"{COMPONENTS}/worker/podTemplate/spec/tolerations": []}),
+    vary("PS763", vllm_agg_dgd, {f"{COMPONENTS}/epp": X})(
+        {**pod("epp", 2), "eppConfig": {}}, {**pod("epp", 1), "eppConfig": {}}
     ),
-    Case(
-        rule="PS763",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 2), "eppConfig": {}}}),
-        near=manifest(VLLM_AGG, {f"{COMPONENTS}/epp": {**pod("epp", 1), "eppConfig": {}}}),
+    vary("PS764", with_document, vllm_agg_dgd(), X)(
+        kind_of("DynamoCheckpoint"), kind_of("PodSnapshot")
     ),
-    Case(
-        rule="PS764",
-        bad=with_document(manifest(VLLM_AGG), kind_of("DynamoCheckpoint")),
-        near=with_document(manifest(VLLM_AGG), kind_of("PodSnapshot")),
+    vary("PS765", vllm_agg_dgd, {f"{COMPONENTS}/frontend": REMOVE, f"{COMPONENTS}/epp": X})(
+        OMIT, pod("epp")
     ),
-    Case(
-        rule="PS765",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend": REMOVE}),
-        near=manifest(
-            VLLM_AGG, {f"{COMPONENTS}/frontend": REMOVE, f"{COMPONENTS}/epp": pod("epp")}
-        ),
-    ),
-    Case(
-        rule="PS773",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/type": REMOVE}),
-        near=manifest(VLLM_AGG),
-    ),
-    Case(
-        rule="PS773",
-        bad=alpha({"componentType": None}),
-        near=alpha({}),
+    vary("PS773", vllm_agg_dgd)({f"{WORKER}/type": REMOVE}, OMIT),
+    vary("PS773", alpha, {"componentType": X})(None, OMIT, is_repaired_by_near=True),
+    vary("PS786", alpha, {"componentType": X})("workr", OMIT, is_repaired_by_near=True),
+    # a role of one's own that runs a worker
+    vary("PS786", alpha, {"componentType": X})("reranker", "main"),  # in recipes of old releases
+    vary("PS786", alpha, {"subComponentType": X})("prefil", "prefill"),
+    vary("PS774", vllm_agg_dgd)(
+        {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}},
+        {f"{COMPONENTS}/frontend/replicas": 2},
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS786",
-        bad=alpha({"componentType": "workr"}),
-        near=alpha({}),
-        is_repaired_by_near=True,
+    vary("PS766", trtllm_disagg_dgd, {f"{COMPONENTS}/prefill": REMOVE, f"{DECODE}/{MAIN}/args": X})(
+        OMIT, AGGREGATED
     ),
-    Case(  # a role of one's own that runs a worker
-        rule="PS786",
-        bad=alpha({"componentType": "reranker"}),
-        near=alpha({"componentType": "main"}),  # in recipes of old releases
+    vary("PS766", trtllm_disagg_dgd)({f"{COMPONENTS}/decode": REMOVE}, {f"{DECODE}/replicas": 0}),
+    vary("PS767", trtllm_disagg_dgd, {f"{DECODE}/type": X})("prefill", "worker"),
+    vary("PS767", trtllm_disagg, {"decode/args": X})(
+        ["--disaggregation-mode", "agg"], ["--disaggregation-mode", "decode"]
     ),
-    Case(
-        rule="PS786",
-        bad=alpha({"subComponentType": "prefil"}),
-        near=alpha({"subComponentType": "prefill"}),
-    ),
-    Case(
-        rule="PS774",
-        bad=manifest(VLLM_AGG, {f"{COMPONENTS}/second": {**pod("frontend"), "name": "second"}}),
-        near=manifest(VLLM_AGG, {f"{COMPONENTS}/frontend/replicas": 2}),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS766",
-        bad=manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/prefill": REMOVE}),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {f"{COMPONENTS}/prefill": REMOVE, f"{DECODE}/{MAIN}/args": AGGREGATED},
-        ),
-    ),
-    Case(
-        rule="PS766",
-        bad=manifest(TRTLLM_DISAGG, {f"{COMPONENTS}/decode": REMOVE}),
-        near=manifest(TRTLLM_DISAGG, {f"{DECODE}/replicas": 0}),
-    ),
-    Case(
-        rule="PS767",
-        bad=manifest(TRTLLM_DISAGG, {f"{DECODE}/type": "prefill"}),
-        near=manifest(TRTLLM_DISAGG, {f"{DECODE}/type": "worker"}),
-    ),
-    Case(
-        rule="PS767",
-        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "agg"]}),
-        near=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "decode"]}),
-    ),
-    Case(  # PS143 reports a mode that does not exist
-        rule="PS767",
-        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "agg"]}),
-        near=graph(TRTLLM_DISAGG, {"decode/args": ["--disaggregation-mode", "decod"]}),
+    # PS143 reports a mode that does not exist
+    vary("PS767", trtllm_disagg, {"decode/args": X})(
+        ["--disaggregation-mode", "agg"], ["--disaggregation-mode", "decod"]
     ),
 )

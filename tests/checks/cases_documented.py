@@ -8,7 +8,7 @@ from typing import Any
 from tests.checks.cases_engine_kernels import vllm
 from tests.checks.cases_exclusions import MOONCAKE, NIXL, STAGING, lmcache
 from tests.checks.own_manifests import component, deployment, flags, transfer
-from tests.checks.support import Case
+from tests.checks.support import OMIT, Case, Words, X, vary
 
 DENSE, HYBRID, SINKS = "Qwen/Qwen3-8B", "Qwen/Qwen3.5-35B-A3B", "openai/gpt-oss-20b"
 LATENT, NVFP4 = "deepseek-ai/DeepSeek-R1", "nvidia/Llama-3.3-70B-Instruct-NVFP4"
@@ -79,143 +79,71 @@ def trtllm_attention(name: str, backend: str = "trtllm") -> str:
 
 
 KERNELS = (
+    vary("PS469", with_connector, version=X)(OMIT, "1.1.1", fixed=with_connector(**TRITON)),
+    vary("PS469", with_connector, gpu=X)(OMIT, "h200"),
     Case(
-        rule="PS469",
-        bad=with_connector(),
-        near=with_connector(version="1.1.1"),
-        fixed=with_connector(**TRITON),
+        "PS469",
+        with_connector(attention_backend="FLASHINFER"),
+        sinks(attention_backend="FLASHINFER"),
     ),
-    Case(rule="PS469", bad=with_connector(), near=with_connector(gpu="h200")),
-    Case(
-        rule="PS469",
-        bad=with_connector(attention_backend="FLASHINFER"),
-        near=sinks(attention_backend="FLASHINFER"),
+    # FlashInfer is not selected at all
+    vary("PS469", with_connector, attention_config=X)(
+        OMIT, json.dumps({"use_trtllm_attention": False})
     ),
-    Case(  # FlashInfer is not selected at all
-        rule="PS469",
-        bad=with_connector(),
-        near=with_connector(attention_config=json.dumps({"use_trtllm_attention": False})),
+    Case("PS469", sinks(**OFFLOADING), sinks(**OFFLOADING, **TRITON)),
+    # the connector that vLLM 0.14 could not combine with the TRTLLM kernels
+    Case("PS469", sinks(version="0.9.0", **OFFLOADING), with_connector(version="0.9.0")),
+    vary("PS237", vllm, X, kv_cache_dtype="fp8_ds_mla")(
+        OMIT, "deepseek-ai/DeepSeek-V3.2", fixed=vllm(kv_cache_dtype="fp8")
     ),
-    Case(rule="PS469", bad=sinks(**OFFLOADING), near=sinks(**OFFLOADING, **TRITON)),
-    Case(  # the connector that vLLM 0.14 could not combine with the TRTLLM kernels
-        rule="PS469",
-        bad=sinks(version="0.9.0", **OFFLOADING),
-        near=with_connector(version="0.9.0"),
-    ),
-    Case(
-        rule="PS237",
-        bad=vllm(kv_cache_dtype="fp8_ds_mla"),
-        near=vllm("deepseek-ai/DeepSeek-V3.2", kv_cache_dtype="fp8_ds_mla"),
-        fixed=vllm(kv_cache_dtype="fp8"),
-    ),
-    Case(  # DeepSeek V4 selects its own backend
-        rule="PS237",
-        bad=vllm(kv_cache_dtype="fp8_ds_mla"),
-        near=vllm("deepseek-ai/DeepSeek-V4-Flash", kv_cache_dtype="fp8_ds_mla"),
-    ),
-    Case(
-        rule="PS237",
-        bad=vllm(version="0.9.0", kv_cache_dtype="bfloat16"),
-        near=vllm(version="1.0.1", kv_cache_dtype="bfloat16"),
-    ),
-    Case(
-        rule="PS237",
-        bad=vllm(version="1.2.0", gpu="h200", kv_cache_dtype="fp8_e5m2"),
-        near=vllm(version="1.2.0", gpu="b200", kv_cache_dtype="fp8_e5m2"),
-    ),
-    Case(
-        rule="PS238",
-        bad=sglang_of("1.0.1", NVFP4, quantization="modelopt_fp8"),
-        near=sglang_of("1.0.1", "nvidia/Llama-3.3-70B-Instruct-FP8", quantization="modelopt_fp8"),
+    # DeepSeek V4 selects its own backend
+    vary("PS237", vllm, X, kv_cache_dtype="fp8_ds_mla")(OMIT, "deepseek-ai/DeepSeek-V4-Flash"),
+    vary("PS237", vllm, version=X, kv_cache_dtype="bfloat16")("0.9.0", "1.0.1"),
+    vary("PS237", vllm, version="1.2.0", gpu=X, kv_cache_dtype="fp8_e5m2")("h200", "b200"),
+    vary("PS238", sglang_of, "1.0.1", X, quantization="modelopt_fp8")(
+        NVFP4,
+        "nvidia/Llama-3.3-70B-Instruct-FP8",
         fixed=sglang_of("1.0.1", NVFP4, quantization="modelopt_fp4"),
     ),
 )
 TRANSFER = (
-    Case(
-        rule="PS470",
-        bad=pools((2, 1), (1, 1), *MOONCAKE),
-        near=pools((2, 1), (1, 1), *MOONCAKE, model=LATENT),
-        fixed=pools((2, 1), (2, 1), *MOONCAKE),
-        also=("PS219",),
+    vary("PS470", pools, (2, 1), (1, 1), *MOONCAKE, model=X)(
+        OMIT, LATENT, fixed=pools((2, 1), (2, 1), *MOONCAKE), also=("PS219",)
+    ),
+    vary("PS470", pools, (2, 1), (1, 1), *MOONCAKE, version="1.3.0", env=X)(OMIT, STAGING),
+    vary("PS470", pools, X, (4, 2), *MOONCAKE)((4, 1), (2, 1)),  # attention TP 2 and 2
+    vary("PS471", pools, (4, 4), (4, 1), *NIXL, model=HYBRID, version=X)(
+        "1.3.0", "1.5.0", fixed=pools((4, 4), (4, 4), *NIXL, model=HYBRID, version="1.3.0")
+    ),
+    # 8 KV heads
+    vary("PS471", pools, (4, 4), (4, 1), *NIXL, model=X, version="1.3.0")(HYBRID, OMIT),
+    vary("PS472", pools, (1, 1), (1, 1), X, *DEVICE)(
+        Words(*NIXL), Words(*MOONCAKE), fixed=pools((1, 1), (1, 1), *NIXL, env=NET_DEVICES)
+    ),
+    vary("PS472", pools, (1, 1), (1, 1), *NIXL, *DEVICE, env=X)(OMIT, NET_DEVICES),
+    vary("PS46709", trtllm_attention)(
+        "decode", "worker", fixed=trtllm_attention("decode", "flashmla")
     ),
     Case(
-        rule="PS470",
-        bad=pools((2, 1), (1, 1), *MOONCAKE, version="1.3.0"),
-        near=pools((2, 1), (1, 1), *MOONCAKE, version="1.3.0", env=STAGING),
-    ),
-    Case(  # attention TP 2 and 2
-        rule="PS470",
-        bad=pools((4, 1), (4, 2), *MOONCAKE),
-        near=pools((2, 1), (4, 2), *MOONCAKE),
-    ),
-    Case(
-        rule="PS471",
-        bad=pools((4, 4), (4, 1), *NIXL, model=HYBRID, version="1.3.0"),
-        near=pools((4, 4), (4, 1), *NIXL, model=HYBRID, version="1.5.0"),
-        fixed=pools((4, 4), (4, 4), *NIXL, model=HYBRID, version="1.3.0"),
-    ),
-    Case(  # 8 KV heads
-        rule="PS471",
-        bad=pools((4, 4), (4, 1), *NIXL, model=HYBRID, version="1.3.0"),
-        near=pools((4, 4), (4, 1), *NIXL, version="1.3.0"),
-    ),
-    Case(
-        rule="PS472",
-        bad=pools((1, 1), (1, 1), *NIXL, *DEVICE),
-        near=pools((1, 1), (1, 1), *MOONCAKE, *DEVICE),
-        fixed=pools((1, 1), (1, 1), *NIXL, env=NET_DEVICES),
-    ),
-    Case(
-        rule="PS472",
-        bad=pools((1, 1), (1, 1), *NIXL, *DEVICE),
-        near=pools((1, 1), (1, 1), *NIXL, *DEVICE, env=NET_DEVICES),
-    ),
-    Case(
-        rule="PS46709",
-        bad=trtllm_attention("decode"),
-        near=trtllm_attention("worker"),
-        fixed=trtllm_attention("decode", "flashmla"),
-    ),
-    Case(
-        rule="PS468",
-        bad=lmcache(enable_controller=True),
-        near=lmcache(
+        "PS468",
+        lmcache(enable_controller=True),
+        lmcache(
             enable_controller=True, controller_pull_url="c:8300", lmcache_worker_ports="[8500]"
         ),
     ),
-    Case(
-        rule="PS448",
-        bad=vllm(HYBRID, "1.1.1", kv_events_config=EVENTS),
-        near=vllm(HYBRID, "1.2.0", kv_events_config=EVENTS),
-    ),
-    Case(  # Dynamo then passes no configuration of events on
-        rule="PS448",
-        bad=vllm(HYBRID, "1.1.1", kv_events_config=EVENTS),
-        near=vllm(HYBRID, "1.1.1", kv_events_config=EVENTS, no_enable_prefix_caching=True),
+    vary("PS448", vllm, HYBRID, X, kv_events_config=EVENTS)("1.1.1", "1.2.0"),
+    # Dynamo then passes no configuration of events on
+    vary("PS448", vllm, HYBRID, "1.1.1", kv_events_config=EVENTS, no_enable_prefix_caching=X)(
+        OMIT, True
     ),
 )
 DRAFTS = (
-    Case(
-        rule="PS180",
-        bad=sglang_of("1.0.1", VISION, **EAGLE3),
-        near=sglang_of("1.2.0", VISION, **EAGLE3),
-        fixed=sglang_of("1.0.1", VISION),
+    vary("PS180", sglang_of, X, VISION, **EAGLE3)(
+        "1.0.1", "1.2.0", fixed=sglang_of("1.0.1", VISION)
     ),
-    Case(
-        rule="PS180",
-        bad=sglang_of("1.0.1", VISION, **EAGLE3),
-        near=sglang_of("1.0.1", DENSE, **EAGLE3),
-    ),
-    Case(
-        rule="PS181",
-        bad=drafting(kv_cache_dtype="fp8"),
-        near=drafting(DENSE, kv_cache_dtype="fp8"),
-        fixed=drafting(),
-    ),
-    Case(  # FlashAttention 3 has an fp8 KV cache
-        rule="PS181",
-        bad=drafting(kv_cache_dtype="fp8"),
-        near=drafting(gpu="h200", kv_cache_dtype="fp8"),
-    ),
+    vary("PS180", sglang_of, "1.0.1", X, **EAGLE3)(VISION, DENSE),
+    vary("PS181", drafting, X, kv_cache_dtype="fp8")(OMIT, DENSE, fixed=drafting()),
+    # FlashAttention 3 has an fp8 KV cache
+    vary("PS181", drafting, gpu=X, kv_cache_dtype="fp8")(OMIT, "h200"),
 )
 CASES = (*KERNELS, *TRANSFER, *DRAFTS)

@@ -5,22 +5,14 @@ The real vLLM responds in the same way (tests/engines/dry_run/test_vllm.py).
 
 from __future__ import annotations
 
-from tests.checks.support import VLLM_AGG, VLLM_DISAGG, Case, graph
+from tests.checks.support import OMIT, Case, X, vary, vllm_agg, vllm_disagg
 
 CASES: tuple[Case, ...] = (
-    Case(
-        rule="PS186",
-        bad=graph(VLLM_AGG, {"worker/config": {"numa-bind-nodes": [0]}}),
-        near=graph(VLLM_AGG, {"worker/config": {"numa-bind-nodes": [0], "numa-bind": True}}),
+    vary("PS186", vllm_agg, {"worker/config": {"numa-bind-nodes": [0], "numa-bind": X}})(
+        OMIT, True
     ),
-    Case(
-        rule="PS187",
-        bad=graph(VLLM_AGG, {"model/id": "my-org/my-model"}),
-        near=graph(VLLM_AGG),
-    ),
-    Case(
-        rule="PS188",
-        bad=graph(VLLM_DISAGG, {"decode/config": {"attention-backend": "FLASHINFER"}}),
-        near=graph(VLLM_DISAGG, {"decode/config": {"attention-backend": "FLASH_ATTN"}}),
+    vary("PS187", vllm_agg)({"model/id": "my-org/my-model"}, OMIT),
+    vary("PS188", vllm_disagg, {"decode/config": {"attention-backend": X}})(
+        "FLASHINFER", "FLASH_ATTN"
     ),
 )

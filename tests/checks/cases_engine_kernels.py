@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, flags
-from tests.checks.support import TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, Case, graph, manifest
+from tests.checks.support import OMIT, Case, X, trtllm_agg, trtllm_disagg, vary, vllm_agg_dgd
 
 MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
 DEVICES = {"name": "CUDA_VISIBLE_DEVICES", "value": "1,2"}
@@ -39,14 +39,14 @@ def drafts(method: str, tokens: int, **section: Any) -> str:
 
 FLAGS = (
     Case(
-        rule="PS161",
-        bad=vllm(
+        "PS161",
+        vllm(
             version="1.4.0",
             max_num_seqs=256,
             max_num_batched_tokens=2048,
             speculative_config=drafts("dflash", 16),
         ),
-        near=vllm(  # drafts of EAGLE are computed one after the other
+        vllm(  # drafts of EAGLE are computed one after the other
             version="1.4.0",
             max_num_seqs=256,
             max_num_batched_tokens=2048,
@@ -54,29 +54,27 @@ FLAGS = (
         ),
     ),
     Case(
-        rule="PS161",
-        bad=vllm(
+        "PS161",
+        vllm(
             version="1.4.0",
             max_num_seqs=256,
             max_num_batched_tokens=2048,
             speculative_config=drafts("dflash", 16),
         ),
-        near=vllm(  # from 0.28 on they are subtracted once
-            max_num_seqs=256,
-            max_num_batched_tokens=2048,
-            speculative_config=drafts("dflash", 16),
+        vllm(  # from 0.28 on they are subtracted once
+            max_num_seqs=256, max_num_batched_tokens=2048, speculative_config=drafts("dflash", 16)
         ),
     ),
     Case(
-        rule="PS162",
-        bad=vllm(
+        "PS162",
+        vllm(
             LINEAR,
             version="1.1.1",
             tensor_parallel_size=2,
             max_num_batched_tokens=2048,
             enable_prefix_caching=True,
         ),
-        near=vllm(  # blocks of 2096 tokens
+        vllm(  # blocks of 2096 tokens
             LINEAR,
             version="1.1.1",
             tensor_parallel_size=2,
@@ -84,174 +82,78 @@ FLAGS = (
             enable_prefix_caching=True,
         ),
     ),
-    Case(rule="PS164", bad=vllm(SINKS, dtype="float16"), near=vllm(DENSE, dtype="float16")),
+    vary("PS164", vllm, X, dtype="float16")(SINKS, DENSE),
+    vary("PS165", vllm, X, quantization="fp8")(SINKS, DENSE, also=("PS602",)),
     Case(
-        rule="PS165",
-        bad=vllm(SINKS, quantization="fp8"),
-        near=vllm(DENSE, quantization="fp8"),
-        also=("PS602",),
+        "PS165",
+        vllm(FP8_DENSE, quantization="awq_marlin"),
+        vllm("nvidia/Llama-3.1-70B-Instruct-FP8", quantization="modelopt"),
     ),
-    Case(
-        rule="PS165",
-        bad=vllm(FP8_DENSE, quantization="awq_marlin"),
-        near=vllm("nvidia/Llama-3.1-70B-Instruct-FP8", quantization="modelopt"),
+    vary("PS167", vllm, data_parallel_size=X, data_parallel_size_local=4)(2, 4),
+    vary("PS167", vllm, data_parallel_external_lb=True, data_parallel_size=X)(OMIT, 2),
+    vary("PS168", vllm, enable_dbo=True, all2all_backend=X)(OMIT, "deepep_low_latency"),
+    vary("PS171", vllm, tensor_parallel_size=4, speculative_config=X)(
+        drafts("draft_model", 3, draft_tensor_parallel_size=2),
+        drafts("draft_model", 3, draft_tensor_parallel_size=4),
     ),
-    Case(
-        rule="PS167",
-        bad=vllm(data_parallel_size=2, data_parallel_size_local=4),
-        near=vllm(data_parallel_size=4, data_parallel_size_local=4),
-    ),
-    Case(
-        rule="PS167",
-        bad=vllm(data_parallel_external_lb=True),
-        near=vllm(data_parallel_external_lb=True, data_parallel_size=2),
-    ),
-    Case(
-        rule="PS168",
-        bad=vllm(enable_dbo=True),
-        near=vllm(enable_dbo=True, all2all_backend="deepep_low_latency"),
-    ),
-    Case(
-        rule="PS171",
-        bad=vllm(
-            tensor_parallel_size=4,
-            speculative_config=drafts("draft_model", 3, draft_tensor_parallel_size=2),
-        ),
-        near=vllm(
-            tensor_parallel_size=4,
-            speculative_config=drafts("draft_model", 3, draft_tensor_parallel_size=4),
-        ),
-    ),
-    Case(
-        rule="PS171",
-        bad=vllm(speculative_config=drafts("draft_model", 3, tensor_parallel_size=1)),
-        near=vllm(speculative_config=drafts("draft_model", 3)),
+    vary("PS171", vllm, speculative_config=X)(
+        drafts("draft_model", 3, tensor_parallel_size=1), drafts("draft_model", 3)
     ),
 )
 KERNELS = (
-    Case(
-        rule="PS224",
-        bad=vllm(SINKS, "1.0.1", "rtx", attention_backend="FLASHINFER"),
-        near=vllm(SINKS, "1.0.1", "b200", attention_backend="FLASHINFER"),
-        fixed=vllm(SINKS, "1.0.1", "rtx"),
+    vary("PS224", vllm, SINKS, "1.0.1", X, attention_backend="FLASHINFER")(
+        "rtx", "b200", fixed=vllm(SINKS, "1.0.1", "rtx")
     ),
-    Case(
-        rule="PS224",
-        bad=vllm(LARGE_HEADS, "1.1.1", attention_backend="FLASHINFER"),
-        near=vllm(LARGE_HEADS, "1.3.0", attention_backend="FLASHINFER"),
+    vary("PS224", vllm, LARGE_HEADS, X, attention_backend="FLASHINFER")("1.1.1", "1.3.0"),
+    vary("PS224", vllm, LATENT, gpu=X, attention_backend="CUTLASS_MLA")("h200", "b200"),
+    vary("PS224", vllm, X, attention_backend="FLASHMLA")(DENSE, "acme/unknown"),
+    vary("PS224", vllm, X, attention_backend="FLASH_ATTN")(LATENT, DENSE),
+    vary("PS224", vllm, LATENT, attention_backend=X, kv_cache_dtype="fp8")(
+        "FLASH_ATTN_MLA", "FLASHMLA"
     ),
-    Case(
-        rule="PS224",
-        bad=vllm(LATENT, gpu="h200", attention_backend="CUTLASS_MLA"),
-        near=vllm(LATENT, gpu="b200", attention_backend="CUTLASS_MLA"),
+    vary(
+        "PS224", vllm, version="1.2.0", gpu=X, attention_backend="FLASH_ATTN", kv_cache_dtype="fp8"
+    )("b200", "h200"),
+    vary("PS225", sglang, attention_backend="fa3", kv_cache_dtype=X)("fp8_e5m2", "fp8_e4m3"),
+    vary("PS226", vllm, "zai-org/GLM-5.3-Flash", "1.5.0", X, kv_cache_dtype="fp8")(
+        "h200", "b200", fixed=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200")
     ),
-    Case(
-        rule="PS224",
-        bad=vllm(DENSE, attention_backend="FLASHMLA"),
-        near=vllm("acme/unknown", attention_backend="FLASHMLA"),
+    vary("PS228", trtllm_agg)(
+        {"model/id": LATENT, "hardware/gpu": "h200"}
+        | {"engine/config/moe_config/backend": "TRTLLM"},
+        {"model/id": LATENT, "hardware/gpu": "b200"}
+        | {"engine/config/moe_config/backend": "TRTLLM"},
     ),
-    Case(
-        rule="PS224",
-        bad=vllm(LATENT, attention_backend="FLASH_ATTN"),
-        near=vllm(DENSE, attention_backend="FLASH_ATTN"),
+    vary("PS232", sglang, LATENT, X, attention_backend="trtllm_mla", page_size=64)(
+        "h200", "b200", fixed=sglang(LATENT, "h200", page_size=64)
     ),
+    vary("PS232", sglang, DENSE, "b200", attention_backend=X)("trtllm_mla", "trtllm_mha"),
     Case(
-        rule="PS224",
-        bad=vllm(LATENT, attention_backend="FLASH_ATTN_MLA", kv_cache_dtype="fp8"),
-        near=vllm(LATENT, attention_backend="FLASHMLA", kv_cache_dtype="fp8"),
-    ),
-    Case(
-        rule="PS224",
-        bad=vllm(version="1.2.0", gpu="b200", attention_backend="FLASH_ATTN", kv_cache_dtype="fp8"),
-        near=vllm(
-            version="1.2.0", gpu="h200", attention_backend="FLASH_ATTN", kv_cache_dtype="fp8"
-        ),
-    ),
-    Case(
-        rule="PS225",
-        bad=sglang(attention_backend="fa3", kv_cache_dtype="fp8_e5m2"),
-        near=sglang(attention_backend="fa3", kv_cache_dtype="fp8_e4m3"),
-    ),
-    Case(
-        rule="PS226",
-        bad=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200", kv_cache_dtype="fp8"),
-        near=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "b200", kv_cache_dtype="fp8"),
-        fixed=vllm("zai-org/GLM-5.3-Flash", "1.5.0", "h200"),
-    ),
-    Case(
-        rule="PS228",
-        bad=graph(
-            TRTLLM_AGG,
-            {"model/id": LATENT, "hardware/gpu": "h200"}
-            | {"engine/config/moe_config/backend": "TRTLLM"},
-        ),
-        near=graph(
-            TRTLLM_AGG,
-            {"model/id": LATENT, "hardware/gpu": "b200"}
-            | {"engine/config/moe_config/backend": "TRTLLM"},
-        ),
-    ),
-    Case(
-        rule="PS232",
-        bad=sglang(LATENT, "h200", attention_backend="trtllm_mla", page_size=64),
-        near=sglang(LATENT, "b200", attention_backend="trtllm_mla", page_size=64),
-        fixed=sglang(LATENT, "h200", page_size=64),
-    ),
-    Case(
-        rule="PS232",
-        bad=sglang(DENSE, "b200", attention_backend="trtllm_mla"),
-        near=sglang(DENSE, "b200", attention_backend="trtllm_mha"),
-    ),
-    Case(
-        rule="PS233",
-        bad=sglang(tp_size=2, dp_size=2, enable_dp_attention=True, speculative_algorithm="NGRAM"),
-        near=sglang(tp_size=2, speculative_algorithm="NGRAM"),
+        "PS233",
+        sglang(tp_size=2, dp_size=2, enable_dp_attention=True, speculative_algorithm="NGRAM"),
+        sglang(tp_size=2, speculative_algorithm="NGRAM"),
         also=("PS501",),
     ),
 )
 SHARDS = (
-    Case(
-        rule="PS227",
-        bad=vllm(FP8_EXPERTS, "1.0.1", tensor_parallel_size=8),
-        near=vllm(FP8_EXPERTS, "1.0.1", tensor_parallel_size=4),
+    vary("PS227", vllm, FP8_EXPERTS, "1.0.1", tensor_parallel_size=X)(8, 4),
+    # expert parallelism does not split experts
+    vary("PS227", vllm, FP8_EXPERTS, "1.0.1", tensor_parallel_size=8, enable_expert_parallel=X)(
+        OMIT, True
     ),
-    Case(  # expert parallelism does not split experts
-        rule="PS227",
-        bad=vllm(FP8_EXPERTS, "1.0.1", tensor_parallel_size=8),
-        near=vllm(FP8_EXPERTS, "1.0.1", tensor_parallel_size=8, enable_expert_parallel=True),
+    vary("PS227", vllm, FP8_DENSE, tensor_parallel_size=X)(16, 8),
+    vary("PS227", sglang, "Qwen/Qwen3-30B-A3B-FP8", tp_size=4, ep_size=X)(OMIT, 4),
+    vary("PS229", vllm, "Qwen/Qwen3.5-27B", tensor_parallel_size=X)(6, 8),
+    vary("PS231", vllm, tensor_parallel_size=2, gpus=2, env=X)(
+        {"CUDA_VISIBLE_DEVICES": "0"}, {"CUDA_VISIBLE_DEVICES": "0,1"}
     ),
-    Case(
-        rule="PS227",
-        bad=vllm(FP8_DENSE, tensor_parallel_size=16),
-        near=vllm(FP8_DENSE, tensor_parallel_size=8),
+    # a privileged container has all GPUs of the node
+    vary("PS231", vllm_agg_dgd, {f"{MAIN}/env/DEVICES": DEVICES, f"{MAIN}/securityContext": X})(
+        OMIT, {"privileged": True}
     ),
-    Case(
-        rule="PS227",
-        bad=sglang("Qwen/Qwen3-30B-A3B-FP8", tp_size=4),
-        near=sglang("Qwen/Qwen3-30B-A3B-FP8", tp_size=4, ep_size=4),
-    ),
-    Case(
-        rule="PS229",
-        bad=vllm("Qwen/Qwen3.5-27B", tensor_parallel_size=6),
-        near=vllm("Qwen/Qwen3.5-27B", tensor_parallel_size=8),
-    ),
-    Case(
-        rule="PS231",
-        bad=vllm(tensor_parallel_size=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "0"}),
-        near=vllm(tensor_parallel_size=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "0,1"}),
-    ),
-    Case(  # a privileged container has all GPUs of the node
-        rule="PS231",
-        bad=manifest(VLLM_AGG, {f"{MAIN}/env/DEVICES": DEVICES}),
-        near=manifest(
-            VLLM_AGG,
-            {f"{MAIN}/env/DEVICES": DEVICES, f"{MAIN}/securityContext": {"privileged": True}},
-        ),
-    ),
-    Case(  # the pod has no third GPU
-        rule="PS231",
-        bad=vllm(tensor_parallel_size=2, gpus=2, env={"CUDA_VISIBLE_DEVICES": "1,2"}),
-        near=vllm(gpus=2, env={"CUDA_VISIBLE_DEVICES": "1,2"}),
+    # the pod has no third GPU
+    vary("PS231", vllm, tensor_parallel_size=X, gpus=2, env={"CUDA_VISIBLE_DEVICES": "1,2"})(
+        2, OMIT
     ),
 )
 DEEPEP = {
@@ -265,25 +167,17 @@ DEEPEP = {
 LIMIT = "SGLANG_DEEPEP_NUM_MAX_DISPATCH_TOKENS_PER_RANK"
 OTHERS = (
     Case(
-        rule="PS230",
-        bad=sglang(LATENT, cuda_graph_max_bs=256, **DEEPEP),
-        near=sglang(LATENT, cuda_graph_max_bs=256, env={LIMIT: "256"}, **DEEPEP),
+        "PS230",
+        sglang(LATENT, cuda_graph_max_bs=256, **DEEPEP),
+        sglang(LATENT, cuda_graph_max_bs=256, env={LIMIT: "256"}, **DEEPEP),
     ),
     Case(
-        rule="PS230",
-        bad=sglang(LATENT, cuda_graph_max_bs=128, env={LIMIT: "2048"}, **DEEPEP),
-        near=sglang(LATENT, cuda_graph_max_bs=256, **{**DEEPEP, "deepep_mode": "normal"}),
+        "PS230",
+        sglang(LATENT, cuda_graph_max_bs=128, env={LIMIT: "2048"}, **DEEPEP),
+        sglang(LATENT, cuda_graph_max_bs=256, **{**DEEPEP, "deepep_mode": "normal"}),
     ),
-    Case(
-        rule="PS454",
-        bad=graph(
-            TRTLLM_DISAGG,
-            {"engine/config/cache_transceiver_config": {"backend": "MPI"}},
-        ),
-        near=graph(
-            TRTLLM_DISAGG,
-            {"engine/config/cache_transceiver_config": {"backend": "UCX"}},
-        ),
+    vary("PS454", trtllm_disagg, {"engine/config/cache_transceiver_config": {"backend": X}})(
+        "MPI", "UCX"
     ),
 )
 KV = '{"publisher":"zmq","endpoint":"tcp://*:20080","enable_kv_cache_events":true}'
@@ -298,16 +192,17 @@ def two(*sizes: int) -> str:
 
 
 ROUTING = (
-    Case(rule="PS516", bad=two(16, 32), near=two(16, 16)),
-    Case(
-        rule="PS518",
-        bad=vllm(
-            version="1.4.0",
-            tensor_parallel_size=8,
-            decode_context_parallel_size=2,
-            kv_events_config=KV,
-        ),
-        near=vllm(tensor_parallel_size=8, decode_context_parallel_size=2, kv_events_config=KV),
+    vary("PS516", two, 16, X)(32, 16),
+    vary(
+        "PS518",
+        vllm,
+        version=X,
+        tensor_parallel_size=8,
+        decode_context_parallel_size=2,
+        kv_events_config=KV,
+    )(
+        "1.4.0",
+        OMIT,
         fixed=vllm(version="1.4.0", tensor_parallel_size=8, kv_events_config=KV),
         also=("PS221",),
     ),

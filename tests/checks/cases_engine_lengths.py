@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from tests.checks.support import (
+    OMIT,
     REMOVE,
-    SGLANG_AGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
-    VLLM_DISAGG,
     Case,
-    graph,
-    manifest,
+    X,
+    sglang_agg,
+    sglang_agg_dgd,
+    trtllm_agg,
+    trtllm_disagg,
+    vary,
+    vllm_agg,
+    vllm_disagg,
 )
 
 STEP = "decode/config/max-num-batched-tokens"
@@ -21,119 +23,59 @@ NOT_CHUNKED = {"worker/config/enable_chunked_prefill": False}
 BLOCKS = {"worker/config/block-size": 16, "model/context_length": 32768}
 
 CASES: tuple[Case, ...] = (
+    vary("PS120", trtllm_agg, {"model/context_length": X})(131073, 131072),
+    # positions extended by RoPE scaling
+    vary(
+        "PS120", vllm_agg, {"worker/config/max-model-len": 262144, "worker/config/hf-overrides": X}
+    )(OMIT, {"rope_parameters": {"factor": 64}}),
+    vary("PS121", trtllm_agg, {**NOT_CHUNKED, "worker/config/max_num_tokens": X})(32767, 32768),
+    # pydantic converts the text 'yes' to true
+    vary("PS121", trtllm_agg)(
+        {**NOT_CHUNKED, "worker/config/enable_chunked_prefill": "No"},
+        {"worker/config/enable_chunked_prefill": "yes"},
+    ),
+    # TensorRT-LLM's decode workers process no prompts
+    vary("PS121", trtllm_disagg)(
+        {"prefill/config/enable_chunked_prefill": False},
+        {"decode/config/enable_chunked_prefill": False},
+    ),
+    # vLLM checks every worker; chunked prefill is its default
+    vary("PS121", vllm_disagg, {STEP: 8192, "decode/config/enable-chunked-prefill": X})(
+        False, OMIT
+    ),
+    vary("PS122", trtllm_disagg, {"prefill/config/max_num_tokens": X})(8200, 8224),
+    vary("PS122", trtllm_disagg)(
+        {"prefill/config/max_num_tokens": 8200}, {"decode/config/max_num_tokens": 8200}
+    ),
+    vary("PS123", trtllm_disagg)(
+        {"decode/config/max_seq_len": 32767}, {"prefill/config/max_seq_len": 32767}, also=("PS126",)
+    ),
+    vary("PS123", vllm_disagg, {"decode/config/max-model-len": X})(16384, 32768),
+    # the prefill workers' length exceeds the model's limit, which PS120 reports
+    vary("PS123", vllm_disagg, {NO_LENGTH: REMOVE, PREFILL: 262144, DECODE: X})(32768, 131072),
+    vary("PS124", vllm_agg, {"worker/config/max-num-batched-tokens": X})(255, 256),
+    vary("PS125", trtllm_disagg, {"model/context_length": REMOVE, "prefill/config/max_seq_len": X})(
+        OMIT, 32768
+    ),
+    vary("PS125", sglang_agg, {"model/context_length": REMOVE, "worker/args": X})(
+        OMIT, ["--context-length", "32Ki"]
+    ),
+    vary("PS126", trtllm_agg, {"worker/config/max_seq_len": X})(16384, 32768),
+    vary("PS126", vllm_disagg)(
+        {"decode/config/max_model_len": 65536},
+        {"engine/config/max_model_len": 65536, "model/context_length": REMOVE},
+    ),
+    # a manifest has no model.context_length
     Case(
-        rule="PS120",
-        bad=graph(TRTLLM_AGG, {"model/context_length": 131073}),
-        near=graph(TRTLLM_AGG, {"model/context_length": 131072}),
+        "PS126",
+        sglang_agg({"worker/args": ["--context-length", "16384"]}),
+        sglang_agg_dgd({"worker/context-length": 16384}),
     ),
-    Case(
-        rule="PS120",  # positions extended by RoPE scaling
-        bad=graph(VLLM_AGG, {"worker/config/max-model-len": 262144}),
-        near=graph(
-            VLLM_AGG,
-            {
-                "worker/config/max-model-len": 262144,
-                "worker/config/hf-overrides": {"rope_parameters": {"factor": 64}},
-            },
-        ),
-    ),
-    Case(
-        rule="PS121",
-        bad=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/max_num_tokens": 32767}),
-        near=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/max_num_tokens": 32768}),
-    ),
-    Case(
-        rule="PS121",  # pydantic converts the text 'yes' to true
-        bad=graph(TRTLLM_AGG, {**NOT_CHUNKED, "worker/config/enable_chunked_prefill": "No"}),
-        near=graph(TRTLLM_AGG, {"worker/config/enable_chunked_prefill": "yes"}),
-    ),
-    Case(
-        rule="PS121",  # TensorRT-LLM's decode workers process no prompts
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/enable_chunked_prefill": False}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/enable_chunked_prefill": False}),
-    ),
-    Case(
-        rule="PS121",  # vLLM checks every worker; chunked prefill is its default
-        bad=graph(VLLM_DISAGG, {STEP: 8192, "decode/config/enable-chunked-prefill": False}),
-        near=graph(VLLM_DISAGG, {STEP: 8192}),
-    ),
-    Case(
-        rule="PS122",
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
-        near=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8224}),
-    ),
-    Case(
-        rule="PS122",
-        bad=graph(TRTLLM_DISAGG, {"prefill/config/max_num_tokens": 8200}),
-        near=graph(TRTLLM_DISAGG, {"decode/config/max_num_tokens": 8200}),
-    ),
-    Case(
-        rule="PS123",
-        bad=graph(TRTLLM_DISAGG, {"decode/config/max_seq_len": 32767}),
-        near=graph(TRTLLM_DISAGG, {"prefill/config/max_seq_len": 32767}),
-        also=("PS126",),
-    ),
-    Case(
-        rule="PS123",
-        bad=graph(VLLM_DISAGG, {"decode/config/max-model-len": 16384}),
-        near=graph(VLLM_DISAGG, {"decode/config/max-model-len": 32768}),
-    ),
-    Case(
-        rule="PS123",  # the prefill workers' length exceeds the model's limit, which PS120 reports
-        bad=graph(VLLM_DISAGG, {NO_LENGTH: REMOVE, PREFILL: 262144, DECODE: 32768}),
-        near=graph(VLLM_DISAGG, {NO_LENGTH: REMOVE, PREFILL: 262144, DECODE: 131072}),
-    ),
-    Case(
-        rule="PS124",
-        bad=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 255}),
-        near=graph(VLLM_AGG, {"worker/config/max-num-batched-tokens": 256}),
-    ),
-    Case(
-        rule="PS125",
-        bad=graph(TRTLLM_DISAGG, {"model/context_length": REMOVE}),
-        near=graph(
-            TRTLLM_DISAGG, {"model/context_length": REMOVE, "prefill/config/max_seq_len": 32768}
-        ),
-    ),
-    Case(
-        rule="PS125",
-        bad=graph(SGLANG_AGG, {"model/context_length": REMOVE}),
-        near=graph(
-            SGLANG_AGG,
-            {"model/context_length": REMOVE, "worker/args": ["--context-length", "32Ki"]},
-        ),
-    ),
-    Case(
-        rule="PS126",
-        bad=graph(TRTLLM_AGG, {"worker/config/max_seq_len": 16384}),
-        near=graph(TRTLLM_AGG, {"worker/config/max_seq_len": 32768}),
-    ),
-    Case(
-        rule="PS126",
-        bad=graph(VLLM_DISAGG, {"decode/config/max_model_len": 65536}),
-        near=graph(
-            VLLM_DISAGG, {"engine/config/max_model_len": 65536, "model/context_length": REMOVE}
-        ),
-    ),
-    Case(  # a manifest has no model.context_length
-        rule="PS126",
-        bad=graph(SGLANG_AGG, {"worker/args": ["--context-length", "16384"]}),
-        near=manifest(SGLANG_AGG, {"worker/context-length": 16384}),
-    ),
-    Case(
-        rule="PS127",
-        bad=manifest(SGLANG_AGG, {"worker/max-total-tokens": 16384}),
-        near=manifest(SGLANG_AGG, {"worker/max-total-tokens": 131072}),
-        also=("PS302",),
-    ),
-    Case(
-        rule="PS127",
-        bad=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/max_tokens": 16384}),
-        near=graph(TRTLLM_AGG, {"worker/config/kv_cache_config/max_tokens": 131072}),
-    ),
-    Case(  # vLLM does not start
-        rule="PS127",
-        bad=graph(VLLM_AGG, BLOCKS | {"worker/config/num-gpu-blocks-override": 2047}),
-        near=graph(VLLM_AGG, BLOCKS | {"worker/config/num-gpu-blocks-override": 2048}),
+    vary("PS127", sglang_agg_dgd, {"worker/max-total-tokens": X})(16384, 131072, also=("PS302",)),
+    vary("PS127", trtllm_agg, {"worker/config/kv_cache_config/max_tokens": X})(16384, 131072),
+    # vLLM does not start
+    vary("PS127", vllm_agg)(
+        BLOCKS | {"worker/config/num-gpu-blocks-override": 2047},
+        BLOCKS | {"worker/config/num-gpu-blocks-override": 2048},
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.checks.cases_versions_of_values import DENSE, HYBRID, drafting, worker
 from tests.checks.own_manifests import component, connector, deployment, flags, transfer
-from tests.checks.support import TRTLLM_AGG, Case, dump, graph
+from tests.checks.support import OMIT, Case, Words, X, dump, trtllm_agg, vary
 
 MLA, EXPERTS = "deepseek-ai/DeepSeek-V3.1", "Qwen/Qwen3-30B-A3B"
 V4 = "deepseek-ai/DeepSeek-V4-Pro"
@@ -75,398 +75,220 @@ def eplb(extra: int = 0, **settings: Any) -> str:
 
 
 VLLM = (
-    Case(
-        rule="PS46601",
-        bad=pool("prefill", "vllm", *section("NixlConnector", kv_buffer_device="tpu")),
-        near=pool("prefill", "vllm", *section("NixlConnector", kv_buffer_device="cpu")),
+    vary("PS46601", pool, "prefill", "vllm", X)(
+        Words(*section("NixlConnector", kv_buffer_device="tpu")),
+        Words(*section("NixlConnector", kv_buffer_device="cpu")),
     ),
-    Case(
-        rule="PS46603",
-        bad=vllm(*transfer("NixlPushConnector"), *DCP, model=MLA, tp=8),
-        near=vllm(*transfer("NixlConnector"), *DCP, model=MLA, tp=8),
+    vary("PS46603", vllm, X, *DCP, model=MLA, tp=8)(
+        Words(*transfer("NixlPushConnector")), Words(*transfer("NixlConnector"))
     ),
-    Case(
-        rule="PS46604",
-        bad=pool("prefill", "vllm", *transfer("NixlConnector"), *PCP, gpus=2),
-        near=pool("prefill", "vllm", *section("NixlConnector", **PRODUCER), *PCP, gpus=2),
+    vary("PS46604", pool, "prefill", "vllm", X, *PCP, gpus=2)(
+        Words(*transfer("NixlConnector")), Words(*section("NixlConnector", **PRODUCER))
     ),
-    Case(
-        rule="PS46606",
-        bad=pool("decode", "vllm", *section("MooncakeConnector", **PRODUCER)),
-        near=pool("prefill", "vllm", *section("MooncakeConnector", **PRODUCER)),
+    vary("PS46606", pool, X, "vllm", *section("MooncakeConnector", **PRODUCER))(
+        "decode", "prefill"
     ),
-    Case(
-        rule="PS46608",
-        bad=vllm(*transfer("NixlConnector"), "--enable-return-routed-experts", model=EXPERTS),
-        near=vllm("--enable-return-routed-experts", model=EXPERTS),
+    vary("PS46608", vllm, X, "--enable-return-routed-experts", model=EXPERTS)(
+        Words(*transfer("NixlConnector")), OMIT
     ),
-    Case(
-        rule="PS46602",
-        bad=pool("prefill", "vllm", *transfer("NixlPushConnector", bidirectional_kv_xfer=True)),
-        near=pool("prefill", "vllm", *transfer("NixlConnector", bidirectional_kv_xfer=True)),
+    vary("PS46602", pool, "prefill", "vllm", X)(
+        Words(*transfer("NixlPushConnector", bidirectional_kv_xfer=True)),
+        Words(*transfer("NixlConnector", bidirectional_kv_xfer=True)),
     ),
-    Case(
-        rule="PS46605",
-        bad=worker(
-            *transfer("MooncakeConnector"), "--pipeline-parallel-size", "2", version="1.2.0", gpus=2
-        ),
-        near=worker(
-            *transfer("MooncakeConnector"), "--pipeline-parallel-size", "2", version="1.4.0", gpus=2
-        ),
+    vary(
+        "PS46605",
+        worker,
+        *transfer("MooncakeConnector"),
+        "--pipeline-parallel-size",
+        "2",
+        version=X,
+        gpus=2,
+    )("1.2.0", "1.4.0"),
+    vary("PS46609", worker, X, "--use-replayssm")(
+        Words(*transfer("OffloadingConnector", cpu_bytes_to_use=1)), OMIT
     ),
-    Case(
-        rule="PS46609",
-        bad=worker(*transfer("OffloadingConnector", cpu_bytes_to_use=1), "--use-replayssm"),
-        near=worker("--use-replayssm"),
+    vary("PS46607", worker)(
+        Words(*transfer("HiSparseConnector")),
+        Words(*transfer("HiSparseConnector", host_pool_gib=64)),
     ),
-    Case(
-        rule="PS46607",
-        bad=worker(*transfer("HiSparseConnector")),
-        near=worker(*transfer("HiSparseConnector", host_pool_gib=64)),
+    vary("PS17301", worker)(
+        Words(*drafting(num_speculative_tokens=3, prompt_lookup_min=5, prompt_lookup_max=2)),
+        Words(*drafting(num_speculative_tokens=3, prompt_lookup_min=2, prompt_lookup_max=5)),
     ),
-    Case(
-        rule="PS17301",
-        bad=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=5, prompt_lookup_max=2)),
-        near=worker(*drafting(num_speculative_tokens=3, prompt_lookup_min=2, prompt_lookup_max=5)),
+    vary("PS17302", worker, X, version="1.3.0")(
+        Words(*drafting(method="eagle3", model="acme/draft")), Words(*EAGLE3)
     ),
-    Case(
-        rule="PS17302",
-        bad=worker(*drafting(method="eagle3", model="acme/draft"), version="1.3.0"),
-        near=worker(*EAGLE3, version="1.3.0"),
+    vary("PS17303", worker, *drafting(**{**DRAFT, "method": "draft_model"}), version=X)(
+        "0.9.1", "1.0.0"
     ),
-    Case(
-        rule="PS17303",
-        bad=worker(*drafting(**{**DRAFT, "method": "draft_model"}), version="0.9.1"),
-        near=worker(*drafting(**{**DRAFT, "method": "draft_model"}), version="1.0.0"),
+    # 0.16 knows no target of this type, 0.23 checks the class
+    vary("PS17304", worker, *EAGLE3, model=MLA, version=X)("1.0.0", "1.3.0"),
+    vary("PS17305", worker, *drafting(**DRAFT, disable_padded_drafter_batch=True), X)(
+        "--async-scheduling", OMIT
     ),
-    Case(  # 0.16 knows no target of this type, 0.23 checks the class
-        rule="PS17304",
-        bad=worker(*EAGLE3, model=MLA, version="1.0.0"),
-        near=worker(*EAGLE3, model=MLA, version="1.3.0"),
+    vary("PS17306", worker, X, "--kv-sharing-fast-prefill")(
+        Words(*EAGLE3), Words(*drafting(num_speculative_tokens=2))
     ),
-    Case(
-        rule="PS17305",
-        bad=worker(*drafting(**DRAFT, disable_padded_drafter_batch=True), "--async-scheduling"),
-        near=worker(*drafting(**DRAFT, disable_padded_drafter_batch=True)),
+    vary("PS23403", eplb, X, tp=3, version="1.4.0")(OMIT, 1),
+    Case("PS23402", eplb(), eplb(tp=2)),
+    vary("PS23401", vllm, "--eplb-config", X, model=EXPERTS)(
+        '{"num_redundant_experts": 2}', '{"num_redundant_experts": 0}'
     ),
-    Case(
-        rule="PS17306",
-        bad=worker(*EAGLE3, "--kv-sharing-fast-prefill"),
-        near=worker(*drafting(num_speculative_tokens=2), "--kv-sharing-fast-prefill"),
+    vary("PS23404", vllm, "--data-parallel-rank", X, dp=2, model=EXPERTS)("2", "1"),
+    vary("PS23405", vllm, "--data-parallel-external-lb", dp=2, model=X)(OMIT, EXPERTS),
+    vary("PS23411", vllm, "--load-format", X, model="s3://bucket/model")(
+        "safetensors", "runai_streamer"
     ),
-    Case(rule="PS23403", bad=eplb(tp=3, version="1.4.0"), near=eplb(1, tp=3, version="1.4.0")),
-    Case(rule="PS23402", bad=eplb(), near=eplb(tp=2)),
-    Case(
-        rule="PS23401",
-        bad=vllm("--eplb-config", '{"num_redundant_experts": 2}', model=EXPERTS),
-        near=vllm("--eplb-config", '{"num_redundant_experts": 0}', model=EXPERTS),
+    vary("PS23413", vllm, "--kv-cache-dtype", "nvfp4", model=X, version="1.4.0")(MLA, OMIT),
+    vary("PS23409", vllm, X, version="1.3.0")(
+        Words("--max-long-partial-prefills", "4"),
+        Words(*("--max-long-partial-prefills", "4", "--max-num-partial-prefills", "4")),
     ),
-    Case(
-        rule="PS23404",
-        bad=vllm("--data-parallel-rank", "2", dp=2, model=EXPERTS),
-        near=vllm("--data-parallel-rank", "1", dp=2, model=EXPERTS),
+    vary("PS23406", vllm, "--nnodes", "2", "--data-parallel-backend", X, dp=2, model=EXPERTS)(
+        "ray", "mp"
     ),
-    Case(
-        rule="PS23405",
-        bad=vllm("--data-parallel-external-lb", dp=2),
-        near=vllm("--data-parallel-external-lb", dp=2, model=EXPERTS),
-    ),
-    Case(
-        rule="PS23411",
-        bad=vllm("--load-format", "safetensors", model="s3://bucket/model"),
-        near=vllm("--load-format", "runai_streamer", model="s3://bucket/model"),
-    ),
-    Case(
-        rule="PS23413",
-        bad=vllm("--kv-cache-dtype", "nvfp4", model=MLA, version="1.4.0"),
-        near=vllm("--kv-cache-dtype", "nvfp4", version="1.4.0"),
-    ),
-    Case(
-        rule="PS23409",
-        bad=vllm("--max-long-partial-prefills", "4", version="1.3.0"),
-        near=vllm(
-            *("--max-long-partial-prefills", "4", "--max-num-partial-prefills", "4"),
-            version="1.3.0",
-        ),
-    ),
-    Case(
-        rule="PS23406",
-        bad=vllm("--nnodes", "2", "--data-parallel-backend", "ray", dp=2, model=EXPERTS),
-        near=vllm("--nnodes", "2", "--data-parallel-backend", "mp", dp=2, model=EXPERTS),
-    ),
-    Case(
-        rule="PS23407",
-        bad=worker(*PIPELINE, "--async-scheduling", version="0.9.1", gpus=2),
-        near=worker(*PIPELINE, version="0.9.1", gpus=2),
-    ),
-    Case(
-        rule="PS23408",
-        bad=vllm(
+    vary("PS23407", worker, *PIPELINE, X, version="0.9.1", gpus=2)("--async-scheduling", OMIT),
+    vary("PS23408", vllm, X, version="1.3.0")(
+        Words(
             *("--max-num-partial-prefills", "2", "--no-enable-chunked-prefill"),
             *("--max-num-batched-tokens", "65536"),
-            version="1.3.0",
         ),
-        near=vllm(
-            *("--max-num-partial-prefills", "2", "--max-num-batched-tokens", "65536"),
-            version="1.3.0",
-        ),
+        Words(*("--max-num-partial-prefills", "2", "--max-num-batched-tokens", "65536")),
     ),
-    Case(
-        rule="PS23410",
-        bad=vllm("--max-num-active-seqs", "64", "--max-num-seqs", "32"),
-        near=vllm("--max-num-active-seqs", "32", "--max-num-seqs", "32"),
+    vary("PS23410", vllm, "--max-num-active-seqs", X, "--max-num-seqs", "32")("64", "32"),
+    vary("PS23412", vllm, "--ec-transfer-config", X)(
+        '{"ec_connector": "ECExampleConnector"}',
+        '{"ec_connector": "ECExampleConnector", "ec_role": "ec_producer"}',
     ),
-    Case(
-        rule="PS23412",
-        bad=vllm("--ec-transfer-config", '{"ec_connector": "ECExampleConnector"}'),
-        near=vllm(
-            "--ec-transfer-config",
-            '{"ec_connector": "ECExampleConnector", "ec_role": "ec_producer"}',
-        ),
+    vary("PS23414", vllm, "--mamba-block-size", "64", X, model=HYBRID)(
+        "--no-enable-prefix-caching", "--enable-prefix-caching"
     ),
-    Case(
-        rule="PS23414",
-        bad=vllm("--mamba-block-size", "64", "--no-enable-prefix-caching", model=HYBRID),
-        near=vllm("--mamba-block-size", "64", "--enable-prefix-caching", model=HYBRID),
-    ),
-    Case(
-        rule="PS17503",
-        bad=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "2"),
-        near=vllm("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "4"),
-    ),
+    vary("PS17503", vllm, "--enable-lora", "--max-loras", "4", "--max-cpu-loras", X)("2", "4"),
 )
 SGLANG = (
-    Case(
-        rule="PS46701",
-        bad=pool("decode", "sglang", RADIX, *NIXL, *EAGLE, version="1.3.0"),
-        near=pool("decode", "sglang", RADIX, *NIXL, version="1.3.0"),
+    vary("PS46701", pool, "decode", "sglang", RADIX, *NIXL, X, version="1.3.0")(
+        Words(*EAGLE), OMIT
     ),
-    Case(
-        rule="PS46703",
-        bad=pool("decode", "sglang", RADIX, version="1.2.0"),
-        near=pool("decode", "sglang", RADIX, version="1.3.0"),
+    vary("PS46703", pool, "decode", "sglang", RADIX, version=X)("1.2.0", "1.3.0"),
+    vary("PS46711", pool, X, "sglang", OFFLOAD, version="1.3.0")(
+        "prefill", "decode", fixed=pool("prefill", "sglang", version="1.3.0")
     ),
-    Case(
-        rule="PS46711",
-        bad=pool("prefill", "sglang", OFFLOAD, version="1.3.0"),
-        near=pool("decode", "sglang", OFFLOAD, version="1.3.0"),
-        fixed=pool("prefill", "sglang", version="1.3.0"),
+    vary("PS46708", pool, "prefill", "sglang", STRATEGY, X)(
+        "extra_buffer_lazy", "extra_buffer", is_repaired_by_near=True
     ),
-    Case(
-        rule="PS46708",
-        bad=pool("prefill", "sglang", STRATEGY, "extra_buffer_lazy"),
-        near=pool("prefill", "sglang", STRATEGY, "extra_buffer"),
-        is_repaired_by_near=True,
+    vary("PS46702", pool, "decode", "sglang", RADIX, X)(Words(*FAKE), Words(*NIXL)),
+    vary("PS46704", pool, "decode", "sglang", RADIX, *NIXL, "--dcp-size", X, version="1.5.1")(
+        "2", "1"
     ),
+    vary("PS46705", pool, "prefill", "sglang", X)(Words(*FAKE), Words(*NIXL)),
     Case(
-        rule="PS46702",
-        bad=pool("decode", "sglang", RADIX, *FAKE),
-        near=pool("decode", "sglang", RADIX, *NIXL),
-    ),
-    Case(
-        rule="PS46704",
-        bad=pool("decode", "sglang", RADIX, *NIXL, "--dcp-size", "2", version="1.5.1"),
-        near=pool("decode", "sglang", RADIX, *NIXL, "--dcp-size", "1", version="1.5.1"),
-    ),
-    Case(
-        rule="PS46705",
-        bad=pool("prefill", "sglang", *FAKE),
-        near=pool("prefill", "sglang", *NIXL),
-    ),
-    Case(
-        rule="PS46706",
-        bad=pool("decode", "sglang", *NIXL, "--enable-linear-replayssm"),
-        near=sglang("--enable-linear-replayssm"),
+        "PS46706",
+        pool("decode", "sglang", *NIXL, "--enable-linear-replayssm"),
+        sglang("--enable-linear-replayssm"),
         fixed=pool("decode", "sglang", *NIXL),
     ),
     Case(
-        rule="PS46707",
-        bad=pool("decode", "sglang", *NIXL, "--enable-response-store"),
-        near=sglang("--enable-response-store"),
+        "PS46707",
+        pool("decode", "sglang", *NIXL, "--enable-response-store"),
+        sglang("--enable-response-store"),
         fixed=pool("decode", "sglang", *NIXL),
     ),
-    Case(
-        rule="PS46710",
-        bad=pool("prefill", "sglang", *NIXL, env=STAGING, version="1.2.1"),
-        near=pool("prefill", "sglang", *MOONCAKE, env=STAGING, version="1.2.1"),
+    vary("PS46710", pool, "prefill", "sglang", X, env=STAGING, version="1.2.1")(
+        Words(*NIXL), Words(*MOONCAKE)
     ),
-    Case(
-        rule="PS46712",
-        bad=pool("decode", "sglang", *NIXL, OFFLOAD),
-        near=pool("decode", "sglang", *NIXL, OFFLOAD, "--hicache-storage-backend", "file"),
+    vary("PS46712", pool, "decode", "sglang", *NIXL, OFFLOAD, X)(
+        OMIT, Words("--hicache-storage-backend", "file")
     ),
-    Case(
-        rule="PS17401",
-        bad=hybrid("--disable-radix-cache", *BUFFER, version="1.1.0"),
-        near=hybrid("--disable-radix-cache", *NO_BUFFER, version="1.1.0"),
+    vary("PS17401", hybrid, "--disable-radix-cache", X, version="1.1.0")(
+        Words(*BUFFER), Words(*NO_BUFFER)
     ),
-    Case(
-        rule="PS17402",
-        bad=hybrid("--disable-radix-cache", *BUFFER, version="1.0.1"),
-        near=hybrid("--disable-radix-cache", *NO_BUFFER, version="1.0.1"),
+    vary("PS17402", hybrid, "--disable-radix-cache", X, version="1.0.1")(
+        Words(*BUFFER), Words(*NO_BUFFER)
     ),
-    Case(
-        rule="PS17403",
-        bad=hybrid(STRATEGY, "extra_buffer", "--page-size", "48"),
-        near=hybrid(STRATEGY, "extra_buffer", "--page-size", "64"),
+    vary("PS17403", hybrid, STRATEGY, "extra_buffer", "--page-size", X)("48", "64"),
+    vary("PS17404", hybrid, STRATEGY, "extra_buffer", *CHUNK, "--page-size", X)("96", "32"),
+    vary("PS17405", hybrid, STRATEGY, "extra_buffer", *DRAFTS, "--mamba-track-interval", X)(
+        "2", "4"
     ),
-    Case(
-        rule="PS17404",
-        bad=hybrid(STRATEGY, "extra_buffer", *CHUNK, "--page-size", "96"),
-        near=hybrid(STRATEGY, "extra_buffer", *CHUNK, "--page-size", "32"),
+    vary("PS17406", hybrid, *EAGLE, version=X)("1.2.0", OMIT),
+    vary("PS17407", hybrid, STRATEGY, "no_buffer", "--page-size", X, "--disable-overlap-schedule")(
+        "64", "1"
     ),
-    Case(
-        rule="PS17405",
-        bad=hybrid(STRATEGY, "extra_buffer", *DRAFTS, "--mamba-track-interval", "2"),
-        near=hybrid(STRATEGY, "extra_buffer", *DRAFTS, "--mamba-track-interval", "4"),
+    vary("PS17408", hybrid, STRATEGY, "no_buffer", "--attention-backend", X)("trtllm_mha", "fa3"),
+    vary("PS17409", hybrid, *NO_BUFFER, "--linear-attn-decode-backend", X, version="1.1.0")(
+        "flashinfer", "triton"
     ),
-    Case(rule="PS17406", bad=hybrid(*EAGLE, version="1.2.0"), near=hybrid(*EAGLE)),
-    Case(
-        rule="PS17407",
-        bad=hybrid(STRATEGY, "no_buffer", "--page-size", "64", "--disable-overlap-schedule"),
-        near=hybrid(STRATEGY, "no_buffer", "--page-size", "1", "--disable-overlap-schedule"),
+    vary("PS17410", hybrid, STRATEGY, "no_buffer", X)(OMIT, "--disable-overlap-schedule"),
+    vary("PS17411", sglang, STRATEGY, "extra_buffer", model=X)(OMIT, HYBRID, fixed=sglang()),
+    vary("PS23501", sglang, "--moe-dense-tp-size", X, model=EXPERTS, tp=4)("2", "1"),
+    # until 0.5.14 only 1
+    vary("PS23501", sglang, "--moe-dense-tp-size", "4", model=EXPERTS, tp=4, version=X)(
+        "1.2.0", OMIT
     ),
-    Case(
-        rule="PS17408",
-        bad=hybrid(STRATEGY, "no_buffer", "--attention-backend", "trtllm_mha"),
-        near=hybrid(STRATEGY, "no_buffer", "--attention-backend", "fa3"),
+    vary("PS23505", sglang, RUNNER, "flashinfer_cutlass", "--ep-size", X, model=EXPERTS, tp=4)(
+        "2", "4"
     ),
-    Case(
-        rule="PS17409",
-        bad=hybrid(*NO_BUFFER, "--linear-attn-decode-backend", "flashinfer", version="1.1.0"),
-        near=hybrid(*NO_BUFFER, "--linear-attn-decode-backend", "triton", version="1.1.0"),
+    vary("PS23506", sglang, RUNNER, "cutlass", *FP8, "--ep-size", X, model=EXPERTS, tp=4)("4", "1"),
+    vary("PS23507", sglang, *EAGLE, DRAFT_RUNNER, X, version="1.1.0")(
+        "flashinfer_trtllm", "triton"
     ),
-    Case(
-        rule="PS17410",
-        bad=hybrid(STRATEGY, "no_buffer"),
-        near=hybrid(STRATEGY, "no_buffer", "--disable-overlap-schedule"),
-    ),
-    Case(
-        rule="PS17411",
-        bad=sglang(STRATEGY, "extra_buffer"),
-        near=sglang(STRATEGY, "extra_buffer", model=HYBRID),
-        fixed=sglang(),
-    ),
-    Case(
-        rule="PS23501",
-        bad=sglang("--moe-dense-tp-size", "2", model=EXPERTS, tp=4),
-        near=sglang("--moe-dense-tp-size", "1", model=EXPERTS, tp=4),
-    ),
-    Case(  # until 0.5.14 only 1
-        rule="PS23501",
-        bad=sglang("--moe-dense-tp-size", "4", model=EXPERTS, tp=4, version="1.2.0"),
-        near=sglang("--moe-dense-tp-size", "4", model=EXPERTS, tp=4),
-    ),
-    Case(
-        rule="PS23505",
-        bad=sglang(RUNNER, "flashinfer_cutlass", "--ep-size", "2", model=EXPERTS, tp=4),
-        near=sglang(RUNNER, "flashinfer_cutlass", "--ep-size", "4", model=EXPERTS, tp=4),
-    ),
-    Case(
-        rule="PS23506",
-        bad=sglang(RUNNER, "cutlass", *FP8, "--ep-size", "4", model=EXPERTS, tp=4),
-        near=sglang(RUNNER, "cutlass", *FP8, "--ep-size", "1", model=EXPERTS, tp=4),
-    ),
-    Case(
-        rule="PS23507",
-        bad=sglang(*EAGLE, DRAFT_RUNNER, "flashinfer_trtllm", version="1.1.0"),
-        near=sglang(*EAGLE, DRAFT_RUNNER, "triton", version="1.1.0"),
-    ),
-    Case(
-        rule="PS23510",
-        bad=sglang("--kv-cache-dtype", "fp8_e5m2", model=V4, tp=8),
-        near=sglang("--kv-cache-dtype", "fp8_e4m3", model=V4, tp=8),
-    ),
-    Case(
-        rule="PS23511",
-        bad=sglang(
-            "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=16, gpu="h200", version="1.3.0"
-        ),
-        near=sglang(
-            "--moe-runner-backend", "flashinfer_mxfp4", model=V4, tp=8, gpu="h200", version="1.3.0"
-        ),
+    vary("PS23510", sglang, "--kv-cache-dtype", X, model=V4, tp=8)("fp8_e5m2", "fp8_e4m3"),
+    vary(
+        "PS23511",
+        sglang,
+        "--moe-runner-backend",
+        "flashinfer_mxfp4",
+        model=V4,
+        tp=X,
+        gpu="h200",
+        version="1.3.0",
+    )(
+        16,
+        8,
         fixed=sglang(RUNNER, "marlin", model=V4, tp=16, gpu="h200", version="1.3.0"),
         also=("PS227",),
     ),
-    Case(
-        rule="PS23503",
-        bad=sglang("--enable-eplb", model=EXPERTS, tp=4),
-        near=sglang("--enable-eplb", "--ep-size", "4", model=EXPERTS, tp=4),
-        is_repaired_by_near=True,
+    vary("PS23503", sglang, "--enable-eplb", X, model=EXPERTS, tp=4)(
+        OMIT, Words("--ep-size", "4"), is_repaired_by_near=True
     ),
     Case(
-        rule="PS23502",
-        bad=worker("--enable-dp-lm-head", *COPIES, model=EXPERTS, kind="sglang", gpus=8),
-        near=sglang("--enable-dp-lm-head", model=EXPERTS, tp=4),
+        "PS23502",
+        worker("--enable-dp-lm-head", *COPIES, model=EXPERTS, kind="sglang", gpus=8),
+        sglang("--enable-dp-lm-head", model=EXPERTS, tp=4),
         fixed=worker(*COPIES, model=EXPERTS, kind="sglang", gpus=8),
     ),
-    Case(
-        rule="PS23509",
-        bad=sglang("--kv-cache-dtype", "fp8_e5m2", model=SPARSE, tp=8),
-        near=sglang("--kv-cache-dtype", "fp8_e4m3", model=SPARSE, tp=8),
+    vary("PS23509", sglang, "--kv-cache-dtype", X, model=SPARSE, tp=8)("fp8_e5m2", "fp8_e4m3"),
+    vary("PS23504", sglang, "--moe-runner-backend", "flashinfer_cutlass", "--quantization", X)(
+        "fp8", "modelopt_fp4"
     ),
-    Case(
-        rule="PS23504",
-        bad=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "fp8"),
-        near=sglang("--moe-runner-backend", "flashinfer_cutlass", "--quantization", "modelopt_fp4"),
+    vary("PS23508", sglang, "--attention-backend", "trtllm_mha", gpu="h200", version=X)(
+        "1.0.1", "1.1.0"
     ),
-    Case(
-        rule="PS23508",
-        bad=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.0.1"),
-        near=sglang("--attention-backend", "trtllm_mha", gpu="h200", version="1.1.0"),
+    vary("PS17201", sglang, X, "--enable-lora", version="1.4.0")(
+        Words(*EAGLE), Words("--speculative-algorithm", "NGRAM")
     ),
-    Case(
-        rule="PS17201",
-        bad=sglang(*EAGLE, "--enable-lora", version="1.4.0"),
-        near=sglang("--speculative-algorithm", "NGRAM", "--enable-lora", version="1.4.0"),
+    vary(
+        "PS17202",
+        sglang,
+        *EAGLE,
+        "--speculative-eagle-topk",
+        "4",
+        "--page-size",
+        "64",
+        "--attention-backend",
+        X,
+    )("flashmla", "fa3"),
+    vary("PS17502", sglang, *LORA, "--max-loaded-loras", X)("4", "8"),
+    vary("PS17501", sglang, "--enable-lora", X)(OMIT, Words("--lora-paths", "a=/models/a")),
+    vary("PS236", sglang, model="nvidia/Qwen3-235B-A22B-NVFP4", tp=4, gpu="h200", version=X)(
+        "1.2.0", "1.3.0"
     ),
-    Case(
-        rule="PS17202",
-        bad=sglang(
-            *EAGLE,
-            "--speculative-eagle-topk",
-            "4",
-            "--page-size",
-            "64",
-            "--attention-backend",
-            "flashmla",
-        ),
-        near=sglang(
-            *EAGLE,
-            "--speculative-eagle-topk",
-            "4",
-            "--page-size",
-            "64",
-            "--attention-backend",
-            "fa3",
-        ),
+    # a model that only its name describes
+    vary("PS236", worker, model="acme/model-FP4", kind="trtllm", version="1.0.1", gpu=X)(
+        "h200", "b200"
     ),
-    Case(
-        rule="PS17502",
-        bad=sglang(*LORA, "--max-loaded-loras", "4"),
-        near=sglang(*LORA, "--max-loaded-loras", "8"),
-    ),
-    Case(
-        rule="PS17501",
-        bad=sglang("--enable-lora"),
-        near=sglang("--enable-lora", "--lora-paths", "a=/models/a"),
-    ),
-    Case(
-        rule="PS236",
-        bad=sglang(model="nvidia/Qwen3-235B-A22B-NVFP4", tp=4, gpu="h200", version="1.2.0"),
-        near=sglang(model="nvidia/Qwen3-235B-A22B-NVFP4", tp=4, gpu="h200", version="1.3.0"),
-    ),
-    Case(  # a model that only its name describes
-        rule="PS236",
-        bad=worker(model="acme/model-FP4", kind="trtllm", version="1.0.1", gpu="h200"),
-        near=worker(model="acme/model-FP4", kind="trtllm", version="1.0.1", gpu="b200"),
-    ),
-    Case(
-        rule="PS611",
-        bad=sglang("--skip-tokenizer-init"),
-        near=sglang("--skip-tokenizer-init", version="1.0.1"),  # Dynamo sets it itself
-        fixed=sglang(),
-    ),
+    # Dynamo sets it itself
+    vary("PS611", sglang, "--skip-tokenizer-init", version=X)(OMIT, "1.0.1", fixed=sglang()),
 )
 PARSER = ("--dyn-reasoning-parser", "glm45")
 CLAIMS = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "four"}]}
@@ -501,50 +323,28 @@ SUFFIX = {"decoding_type": "SA", "max_draft_len": 3}
 EAGLE3 = {"decoding_type": "Eagle3", "max_draft_len": 3, "speculative_model": "m"}
 CACHE = "worker/config/kv_cache_config"
 OTHER = (
-    Case(
-        rule="PS178",
-        bad=sglang("--disagg-config", "/c.yaml", version="1.3.0"),
-        near=sglang("--disagg-config", "/c.yaml", "--disagg-config-key", "a", version="1.3.0"),
+    vary("PS178", sglang, "--disagg-config", "/c.yaml", X, version="1.3.0")(
+        OMIT, Words("--disagg-config-key", "a")
     ),
-    Case(
-        rule="PS178",
-        bad=sglang("--dedicated-mm-encoder", version="1.6.1"),
-        near=sglang("--enable-multimodal", version="1.6.1"),
+    vary("PS178", sglang, X, version="1.6.1")("--dedicated-mm-encoder", "--enable-multimodal"),
+    vary("PS178", sglang, X, "--enable-multimodal", version="1.6.1")(
+        "--dedicated-mm-encoder", OMIT
     ),
-    Case(
-        rule="PS178",
-        bad=sglang("--dedicated-mm-encoder", "--enable-multimodal", version="1.6.1"),
-        near=sglang("--enable-multimodal", version="1.6.1"),
+    vary("PS178", worker, "--dyn-endpoint-types", X)("chat,embeddings", "chat,completions"),
+    vary("PS176", trtllm_agg, {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": X})(
+        OMIT, "/tmp/kv"
     ),
-    Case(
-        rule="PS178",
-        bad=worker("--dyn-endpoint-types", "chat,embeddings"),
-        near=worker("--dyn-endpoint-types", "chat,completions"),
-    ),
-    Case(
-        rule="PS176",
-        bad=graph(TRTLLM_AGG, {f"{CACHE}/disk_cache_size": 1 << 30}),
-        near=graph(
-            TRTLLM_AGG,
-            {f"{CACHE}/disk_cache_size": 1 << 30, f"{CACHE}/disk_cache_path": "/tmp/kv"},
-        ),
-    ),
-    Case(
-        rule="PS176",
-        bad=graph(TRTLLM_AGG, {"worker/config/mx_config": {"server_url": "http://mx"}}),
-        near=graph(
-            TRTLLM_AGG,
-            {
-                "worker/config/mx_config": {"server_url": "http://mx"},
-                "worker/config/checkpoint_format": "MX",
-            },
-        ),
-    ),
+    vary(
+        "PS176",
+        trtllm_agg,
+        {
+            "worker/config/mx_config": {"server_url": "http://mx"},
+            "worker/config/checkpoint_format": X,
+        },
+    )(OMIT, "MX"),
     *(
-        Case(
-            rule="PS176",
-            bad=graph(TRTLLM_AGG, {"worker/config/speculative_config": {**method, **bad}}),
-            near=graph(TRTLLM_AGG, {"worker/config/speculative_config": {**method, **near}}),
+        vary("PS176", trtllm_agg, {"worker/config/speculative_config": X})(
+            {**method, **bad}, {**method, **near}
         )
         for method, bad, near in (
             (SUFFIX, {"global_pool_size": 4096}, {"max_matching_ngram_size": 65}),
@@ -553,11 +353,7 @@ OTHER = (
                 {"max_matching_ngram_size": 65},
                 {"max_matching_ngram_size": 64},
             ),
-            (
-                {"decoding_type": "DSpark", "max_draft_len": 3},
-                {"block_size": 4},
-                {"block_size": 3},
-            ),
+            ({"decoding_type": "DSpark", "max_draft_len": 3}, {"block_size": 4}, {"block_size": 3}),
             (EAGLE3, {"draft_len_schedule": {"4": 5}}, {"draft_len_schedule": {"4": 3}}),
             (
                 {**EAGLE3, "use_dynamic_tree": True, "dynamic_tree_max_topK": 2},
@@ -566,51 +362,24 @@ OTHER = (
             ),
         )
     ),
-    Case(
-        rule="PS176",
-        bad=graph(TRTLLM_AGG, {GRAPHS: {"mode": "decode", "num_tokens": [3]}}),
-        near=graph(TRTLLM_AGG, {GRAPHS: {"mode": "encode", "num_tokens": [3]}}),
+    vary("PS176", trtllm_agg, {GRAPHS: {"mode": X, "num_tokens": [3]}})("decode", "encode"),
+    vary("PS177", worker, version=X, env={"VLLM_RPC_TIMEOUT": "1"})("1.3.0", "1.2.0"),
+    vary("PS177", sglang, version="1.6.1", env=X)(
+        {"SGLANG_CUTLASS_MOE": "1"}, {"SGLANG_OF_ACME": "1"}
     ),
-    Case(
-        rule="PS177",
-        bad=worker(version="1.3.0", env={"VLLM_RPC_TIMEOUT": "1"}),
-        near=worker(version="1.2.0", env={"VLLM_RPC_TIMEOUT": "1"}),
+    vary("PS170", worker, version="1.6.1", env=X)(
+        {"VLLM_NIXL_SIDE_CHANEL_HOST": "10.0.0.1"}, {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1"}
     ),
-    Case(
-        rule="PS177",
-        bad=sglang(version="1.6.1", env={"SGLANG_CUTLASS_MOE": "1"}),
-        near=sglang(version="1.6.1", env={"SGLANG_OF_ACME": "1"}),
+    # a variable of one's own
+    vary("PS170", worker, version="1.6.1", env=X)(
+        {"DYN_SYSTEM_PROT": "9090"}, {"DYN_SYSTEM_OWNER": "team-a"}
     ),
-    Case(
-        rule="PS170",
-        bad=worker(version="1.6.1", env={"VLLM_NIXL_SIDE_CHANEL_HOST": "10.0.0.1"}),
-        near=worker(version="1.6.1", env={"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.1"}),
-    ),
-    Case(  # a variable of one's own
-        rule="PS170",
-        bad=worker(version="1.6.1", env={"DYN_SYSTEM_PROT": "9090"}),
-        near=worker(version="1.6.1", env={"DYN_SYSTEM_OWNER": "team-a"}),
-    ),
-    Case(
-        rule="PS612",
-        bad=worker(*PARSER, version="1.2.0"),
-        near=worker(*PARSER, "--reasoning-parser", "glm45", version="1.2.0"),
-    ),
-    Case(rule="PS782", bad=claimed(2), near=claimed(1)),
-    Case(
-        rule="PS468",
-        bad=lmcache(remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=0),
-        near=lmcache(remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=5),
-    ),
-    Case(
-        rule="PS468",
-        bad=lmcache(local_disk="file:///cache"),
-        near=lmcache(local_disk="file:///cache", max_local_disk_size=100),
-    ),
-    Case(
-        rule="PS468",
-        bad=lmcache(enable_pd=True, pd_role="sender", pd_buffer_size=1),
-        near=lmcache(enable_pd=True, pd_role="sender", pd_buffer_size=1, pd_buffer_device="cuda"),
+    vary("PS612", worker, *PARSER, X, version="1.2.0")(OMIT, Words("--reasoning-parser", "glm45")),
+    vary("PS782", claimed)(2, 1),
+    vary("PS468", lmcache, remote_url="lm://server:1", local_cpu=False, max_local_cpu_size=X)(0, 5),
+    vary("PS468", lmcache, local_disk="file:///cache", max_local_disk_size=X)(OMIT, 100),
+    vary("PS468", lmcache, enable_pd=True, pd_role="sender", pd_buffer_size=1, pd_buffer_device=X)(
+        OMIT, "cuda"
     ),
 )
 CASES = (*VLLM, *SGLANG, *OTHER)

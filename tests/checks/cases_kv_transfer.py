@@ -5,16 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from tests.checks.support import (
+    OMIT,
     REMOVE,
-    SGLANG_AGG,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
+    X,
     graph,
-    manifest,
+    sglang_agg,
+    sglang_disagg_dgd,
+    trtllm_agg,
+    trtllm_disagg_dgd,
+    vary,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 
 trtllm, vllm, sglang = (
@@ -42,373 +47,230 @@ LLAMACPP = {
 }
 
 TRANSFER = (
-    Case(
-        rule="PS304",
-        bad=trtllm(
-            CPP
-            | {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
-            | {"engine/config/kv_cache_config/dtype": "auto"}
-        ),
-        near=trtllm(
-            {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
-            | {"engine/config/kv_cache_config/dtype": "auto"}
-        ),
+    vary("PS304", trtllm)(
+        CPP
+        | {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
+        | {"engine/config/kv_cache_config/dtype": "auto"},
+        {"hardware/gpu": "h100", "kv_transfer/buffer_tokens": 163840}
+        | {"engine/config/kv_cache_config/dtype": "auto"},
         also=("PS301",),
     ),
+    vary(
+        "PS401",
+        trtllm_disagg_dgd,
+        {FILE: REMOVE, f"{MAIN}/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS/value": X},
+    )(OMIT, OVERRIDE),
     Case(
-        rule="PS401",
-        bad=manifest(TRTLLM_DISAGG, {FILE: REMOVE}),
-        near=manifest(
-            TRTLLM_DISAGG,
-            {FILE: REMOVE, f"{MAIN}/env/DYN_TRTLLM_OVERRIDE_ENGINE_ARGS/value": OVERRIDE},
-        ),
-    ),
-    Case(
-        rule="PS401",
-        bad=manifest(VLLM_DISAGG, {"prefill/kv-transfer-config": REMOVE}),
-        near=vllm({"prefill/config/kv-transfer-config/kv_role": "kv_producer"}),
+        "PS401",
+        vllm_disagg_dgd({"prefill/kv-transfer-config": REMOVE}),
+        vllm({"prefill/config/kv-transfer-config/kv_role": "kv_producer"}),
     ),
     Case(
-        rule="PS401",
-        bad=manifest(SGLANG_DISAGG, {"decode/disaggregation-transfer-backend": REMOVE}),
-        near=sglang({"kv_transfer/backend": "mooncake"}),
+        "PS401",
+        sglang_disagg_dgd({"decode/disaggregation-transfer-backend": REMOVE}),
+        sglang({"kv_transfer/backend": "mooncake"}),
     ),
-    Case(
-        rule="PS402",
-        bad=trtllm({f"{OWN}/backend": "UCX"}),
-        near=trtllm({f"{OWN}/backend": "DEFAULT"}),
-        also=("PS405",),
+    vary("PS402", trtllm, {f"{OWN}/backend": X})("UCX", "DEFAULT", also=("PS405",)),
+    # the backend that DEFAULT selects
+    vary("PS402", trtllm, {f"{OWN}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": X})(
+        "1", "0"
     ),
-    Case(  # the backend that DEFAULT selects
-        rule="PS402",
-        bad=trtllm({f"{OWN}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": "1"}),
-        near=trtllm({f"{OWN}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": "0"}),
+    vary("PS402", vllm, {"decode/config/kv-transfer-config/kv_connector": X})(
+        "Mooncake", "PdConnector"
     ),
-    Case(
-        rule="PS402",
-        bad=vllm({"decode/config/kv-transfer-config/kv_connector": "Mooncake"}),
-        near=vllm({"decode/config/kv-transfer-config/kv_connector": "PdConnector"}),
+    # the default is mooncake
+    vary("PS402", sglang_disagg_dgd)(
+        {"decode/disaggregation-transfer-backend": REMOVE},
+        {"decode/disaggregation-transfer-backend": REMOVE}
+        | {"prefill/disaggregation-transfer-backend": "mooncake"},
     ),
-    Case(  # the default is mooncake
-        rule="PS402",
-        bad=manifest(SGLANG_DISAGG, {"decode/disaggregation-transfer-backend": REMOVE}),
-        near=manifest(
-            SGLANG_DISAGG,
-            {"decode/disaggregation-transfer-backend": REMOVE}
-            | {"prefill/disaggregation-transfer-backend": "mooncake"},
-        ),
+    vary("PS403", trtllm, {f"{ALL}/backend": X})("DEFAULT", "NIXL"),
+    vary("PS404", trtllm, {ALL: REMOVE, "kv_transfer/backend": X})(OMIT, "ucx"),
+    vary("PS404", trtllm)({f"{OWN}/transceiver_runtime": "CPP"}, CPP),
+    vary("PS404", trtllm_disagg_dgd)({f"{FILE}/transceiver_runtime": "auto"}, OMIT),
+    vary("PS405", trtllm)({"kv_transfer/backend": "ucx"}, CPP | {"kv_transfer/backend": "ucx"}),
+    vary("PS405", trtllm_disagg_dgd, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
+    vary(
+        "PS406",
+        trtllm,
+        {f"{ALL}/enable_pipelined_transfer": True, "engine/config/enable_chunked_prefill": X},
+    )(False, OMIT),
+    vary(
+        "PS406",
+        trtllm,
+        {f"{OWN}/enable_pipelined_transfer": X, "decode/config/pipeline_parallel_size": 2},
+    )(True, False),
+    vary("PS407", trtllm)(
+        CPP | {"kv_transfer/buffer_tokens": 32736}, CPP | {"kv_transfer/buffer_tokens": 32768}
     ),
-    Case(
-        rule="PS403",
-        bad=trtllm({f"{ALL}/backend": "DEFAULT"}),
-        near=trtllm({f"{ALL}/backend": "NIXL"}),
+    # without chunked prefill, no prompt is above max_num_tokens
+    vary("PS407", trtllm)(
+        CPP | {"kv_transfer/buffer_tokens": 8160, "engine/config/enable_chunked_prefill": False},
+        CPP | {"kv_transfer/buffer_tokens": 8192, "engine/config/enable_chunked_prefill": False},
     ),
-    Case(
-        rule="PS404",
-        bad=trtllm({ALL: REMOVE}),
-        near=trtllm({ALL: REMOVE, "kv_transfer/backend": "ucx"}),
+    # max_seq_len counts the response too
+    vary("PS407", trtllm_disagg_dgd)(
+        MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 28672},
+        MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 30720},
     ),
-    Case(rule="PS404", bad=trtllm({f"{OWN}/transceiver_runtime": "CPP"}), near=trtllm(CPP)),
-    Case(
-        rule="PS404",
-        bad=manifest(TRTLLM_DISAGG, {f"{FILE}/transceiver_runtime": "auto"}),
-        near=manifest(TRTLLM_DISAGG),
+    # zero-copy transfers use no buffer
+    vary("PS407", trtllm_disagg_dgd)(
+        MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192},
+        MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192} | ZERO_COPY,
     ),
-    Case(
-        rule="PS405",
-        bad=trtllm({"kv_transfer/backend": "ucx"}),
-        near=trtllm(CPP | {"kv_transfer/backend": "ucx"}),
+    # the Python runtime has no such buffer
+    vary("PS407", trtllm)(
+        CPP | {"kv_transfer/buffer_tokens": 8192}, {"kv_transfer/buffer_tokens": 8192}
     ),
-    Case(
-        rule="PS405",
-        bad=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": None}),
-        near=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": REMOVE}),
+    # the decode buffer must hold the longest prompt of prefill
+    vary("PS407", trtllm)(
+        CPP | {f"{OWN}/max_tokens_in_buffer": 8192},
+        CPP | {f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192},
     ),
-    Case(
-        rule="PS406",
-        bad=trtllm(
-            {
-                f"{ALL}/enable_pipelined_transfer": True,
-                "engine/config/enable_chunked_prefill": False,
-            }
-        ),
-        near=trtllm({f"{ALL}/enable_pipelined_transfer": True}),
+    vary("PS408", trtllm)(CPP | {"model/context_length": REMOVE}, {"model/context_length": REMOVE}),
+    vary(
+        "PS408",
+        trtllm_disagg_dgd,
+        {f"{FILE}/max_tokens_in_buffer": X, f"{FILE}/transceiver_runtime": REMOVE},
+    )(REMOVE, OMIT),
+    vary("PS409", trtllm)(
+        CPP | {f"{OWN}/max_tokens_in_buffer": 32784}, CPP | {f"{OWN}/max_tokens_in_buffer": 32800}
     ),
-    Case(
-        rule="PS406",
-        bad=trtllm(
-            {f"{OWN}/enable_pipelined_transfer": True, "decode/config/pipeline_parallel_size": 2}
-        ),
-        near=trtllm(
-            {f"{OWN}/enable_pipelined_transfer": False, "decode/config/pipeline_parallel_size": 2}
-        ),
+    vary("PS409", trtllm)(
+        CPP | {f"{OWN}/max_tokens_in_buffer": 32800, BLOCK: 64},
+        CPP | {f"{OWN}/max_tokens_in_buffer": 32832, BLOCK: 64},
     ),
-    Case(
-        rule="PS407",
-        bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 32736}),
-        near=trtllm(CPP | {"kv_transfer/buffer_tokens": 32768}),
+    vary("PS410", trtllm, {"model/context_length": X, "kv_transfer/timeout_ms": REMOVE})(
+        65536, OMIT
     ),
-    Case(  # without chunked prefill, no prompt is above max_num_tokens
-        rule="PS407",
-        bad=trtllm(
-            CPP | {"kv_transfer/buffer_tokens": 8160, "engine/config/enable_chunked_prefill": False}
-        ),
-        near=trtllm(
-            CPP | {"kv_transfer/buffer_tokens": 8192, "engine/config/enable_chunked_prefill": False}
-        ),
+    vary("PS410", trtllm, {"model/context_length": 65536, "kv_transfer/timeout_ms": X})(
+        60000, 60001
     ),
-    Case(  # max_seq_len counts the response too
-        rule="PS407",
-        bad=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 28672}),
-        near=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 30720}),
+    # no timeout
+    vary("PS410", trtllm_disagg_dgd, {f"{FILE}/kv_transfer_timeout_ms": X})(None, REMOVE),
+    vary("PS411", trtllm)(
+        OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
+        OLD_TRTLLM | {"decode/config/disable_overlap_scheduler": False},
     ),
-    Case(  # zero-copy transfers use no buffer
-        rule="PS407",
-        bad=manifest(TRTLLM_DISAGG, MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192}),
-        near=manifest(
-            TRTLLM_DISAGG,
-            MANIFEST_CPP | {f"{FILE}/max_tokens_in_buffer": 8192} | ZERO_COPY,
-        ),
+    # since 1.3.0 of TensorRT-LLM, prefill workers support it
+    vary("PS411", trtllm)(
+        OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
+        {"prefill/config/disable_overlap_scheduler": False},
     ),
-    Case(  # the Python runtime has no such buffer
-        rule="PS407",
-        bad=trtllm(CPP | {"kv_transfer/buffer_tokens": 8192}),
-        near=trtllm({"kv_transfer/buffer_tokens": 8192}),
+    # without a transceiver, PS401 is the cause
+    vary("PS411", trtllm)(
+        OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False},
+        OLD_TRTLLM
+        | {"prefill/config/disable_overlap_scheduler": False}
+        | {"prefill/config/cache_transceiver_config/backend": None},
     ),
-    Case(  # the decode buffer must hold the longest prompt of prefill
-        rule="PS407",
-        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 8192}),
-        near=trtllm(
-            CPP | {f"{OWN}/max_tokens_in_buffer": 8192, "prefill/config/max_seq_len": 8192}
-        ),
+    vary("PS412", trtllm)(
+        {"decode/config/disable_overlap_scheduler": True},
+        {"prefill/config/disable_overlap_scheduler": True},
     ),
-    Case(
-        rule="PS408",
-        bad=trtllm(CPP | {"model/context_length": REMOVE}),
-        near=trtllm({"model/context_length": REMOVE}),
+    vary("PS412", trtllm_agg)(
+        {"worker/config/disable_overlap_scheduler": True},
+        {"worker/config/disable_overlap_scheduler": True}
+        | {"worker/config/speculative_config": EAGLE},
     ),
-    Case(
-        rule="PS408",
-        bad=manifest(
-            TRTLLM_DISAGG,
-            {f"{FILE}/max_tokens_in_buffer": REMOVE, f"{FILE}/transceiver_runtime": REMOVE},
-        ),
-        near=manifest(TRTLLM_DISAGG, {f"{FILE}/transceiver_runtime": REMOVE}),
+    vary("PS420", trtllm, {f"{ALL}/backend": X, "decode/env/TRTLLM_USE_UCX_KVCACHE": "1"})(
+        OMIT, "DEFAULT"
     ),
-    Case(
-        rule="PS409",
-        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32784}),
-        near=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32800}),
-    ),
-    Case(
-        rule="PS409",
-        bad=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32800, BLOCK: 64}),
-        near=trtllm(CPP | {f"{OWN}/max_tokens_in_buffer": 32832, BLOCK: 64}),
-    ),
-    Case(
-        rule="PS410",
-        bad=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": REMOVE}),
-        near=trtllm({"kv_transfer/timeout_ms": REMOVE}),
-    ),
-    Case(
-        rule="PS410",
-        bad=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60000}),
-        near=trtllm({"model/context_length": 65536, "kv_transfer/timeout_ms": 60001}),
-    ),
-    Case(  # no timeout
-        rule="PS410",
-        bad=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": None}),
-        near=manifest(TRTLLM_DISAGG, {f"{FILE}/kv_transfer_timeout_ms": REMOVE}),
-    ),
-    Case(
-        rule="PS411",
-        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
-        near=trtllm(OLD_TRTLLM | {"decode/config/disable_overlap_scheduler": False}),
-    ),
-    Case(  # since 1.3.0 of TensorRT-LLM, prefill workers support it
-        rule="PS411",
-        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
-        near=trtllm({"prefill/config/disable_overlap_scheduler": False}),
-    ),
-    Case(  # without a transceiver, PS401 is the cause
-        rule="PS411",
-        bad=trtllm(OLD_TRTLLM | {"prefill/config/disable_overlap_scheduler": False}),
-        near=trtllm(
-            OLD_TRTLLM
-            | {"prefill/config/disable_overlap_scheduler": False}
-            | {"prefill/config/cache_transceiver_config/backend": None}
-        ),
-    ),
-    Case(
-        rule="PS412",
-        bad=trtllm({"decode/config/disable_overlap_scheduler": True}),
-        near=trtllm({"prefill/config/disable_overlap_scheduler": True}),
-    ),
-    Case(
-        rule="PS412",
-        bad=graph(TRTLLM_AGG, {"worker/config/disable_overlap_scheduler": True}),
-        near=graph(
-            TRTLLM_AGG,
-            {"worker/config/disable_overlap_scheduler": True}
-            | {"worker/config/speculative_config": EAGLE},
-        ),
-    ),
-    Case(
-        rule="PS420",
-        bad=trtllm({"decode/env/TRTLLM_USE_UCX_KVCACHE": "1"}),
-        near=trtllm({f"{ALL}/backend": "DEFAULT", "decode/env/TRTLLM_USE_UCX_KVCACHE": "1"}),
-    ),
-    Case(
-        rule="PS420",
-        bad=trtllm(
-            {f"{ALL}/backend": "DEFAULT"}
-            | {"engine/env": {"TRTLLM_USE_UCX_KVCACHE": "1", "TRTLLM_USE_NIXL_KVCACHE": "1"}}
-        ),
-        near=trtllm(
-            {f"{ALL}/backend": "DEFAULT"}
-            | {"engine/env": {"TRTLLM_USE_UCX_KVCACHE": "1", "TRTLLM_USE_NIXL_KVCACHE": "0"}}
-        ),
+    vary("PS420", trtllm)(
+        {f"{ALL}/backend": "DEFAULT"}
+        | {"engine/env": {"TRTLLM_USE_UCX_KVCACHE": "1", "TRTLLM_USE_NIXL_KVCACHE": "1"}},
+        {f"{ALL}/backend": "DEFAULT"}
+        | {"engine/env": {"TRTLLM_USE_UCX_KVCACHE": "1", "TRTLLM_USE_NIXL_KVCACHE": "0"}},
     ),
 )
 
 AGREEMENT = (
-    Case(rule="PS413", bad=trtllm({BLOCK: 64}), near=trtllm({BLOCK: 32})),
+    vary("PS413", trtllm, {BLOCK: X})(64, 32),
+    vary("PS413", vllm)({"decode/config/block-size": 32}, {"engine/config/block-size": 32}),
+    vary("PS413", sglang_disagg_dgd, {"prefill/page-size": REMOVE, "decode/page-size": X})(
+        OMIT, REMOVE
+    ),
+    vary("PS414", trtllm)(
+        {"decode/config/kv_cache_config/dtype": "auto"},
+        {"engine/config/kv_cache_config/dtype": "auto"},
+    ),
+    vary(
+        "PS414", vllm, {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": X}
+    )("fp8_e5m2", "fp8"),
+    # vLLM's handshake compares strings; in SGLang the types are equal
     Case(
-        rule="PS413",
-        bad=vllm({"decode/config/block-size": 32}),
-        near=vllm({"engine/config/block-size": 32}),
+        "PS414",
+        vllm({"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"}),
+        sglang({"engine/config/kv-cache-dtype": "fp8_e4m3"}),
     ),
-    Case(
-        rule="PS413",
-        bad=manifest(SGLANG_DISAGG, {"prefill/page-size": REMOVE}),
-        near=manifest(SGLANG_DISAGG, {"prefill/page-size": REMOVE, "decode/page-size": REMOVE}),
+    # the default is auto
+    vary("PS414", sglang, {"decode/config/kv-cache-dtype": X})("fp8_e4m3", "auto"),
+    vary("PS415", trtllm)(
+        {"decode/config/speculative_config": EAGLE}, {"engine/config/speculative_config": EAGLE}
     ),
-    Case(
-        rule="PS414",
-        bad=trtllm({"decode/config/kv_cache_config/dtype": "auto"}),
-        near=trtllm({"engine/config/kv_cache_config/dtype": "auto"}),
-    ),
-    Case(
-        rule="PS414",
-        bad=vllm(
-            {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e5m2"}
-        ),
-        near=vllm({"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8"}),
-    ),
-    Case(  # vLLM's handshake compares strings; in SGLang the types are equal
-        rule="PS414",
-        bad=vllm(
-            {"prefill/config/kv-cache-dtype": "fp8", "decode/config/kv-cache-dtype": "fp8_e4m3"}
-        ),
-        near=sglang({"engine/config/kv-cache-dtype": "fp8_e4m3"}),
-    ),
-    Case(  # the default is auto
-        rule="PS414",
-        bad=sglang({"decode/config/kv-cache-dtype": "fp8_e4m3"}),
-        near=sglang({"decode/config/kv-cache-dtype": "auto"}),
-    ),
-    Case(
-        rule="PS415",
-        bad=trtllm({"decode/config/speculative_config": EAGLE}),
-        near=trtllm({"engine/config/speculative_config": EAGLE}),
-    ),
-    Case(  # n-gram drafting has no KV cache
-        rule="PS415",
-        bad=vllm(
-            {"decode/config/speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}
-        ),
-        near=vllm(
-            {"decode/config/speculative-config": {"method": "ngram", "num_speculative_tokens": 1}}
-        ),
-    ),
-    Case(
-        rule="PS415",
-        bad=sglang({"prefill/config/speculative-algorithm": "EAGLE3"}),
-        near=sglang({"engine/config/speculative-algorithm": "EAGLE3"}),
+    # n-gram drafting has no KV cache
+    vary(
+        "PS415",
+        vllm,
+        {"decode/config/speculative-config": {"method": X, "num_speculative_tokens": 1}},
+    )("mtp", "ngram"),
+    vary("PS415", sglang)(
+        {"prefill/config/speculative-algorithm": "EAGLE3"},
+        {"engine/config/speculative-algorithm": "EAGLE3"},
     ),
 )
 
 CONNECTORS = (
-    Case(
-        rule="PS416",
-        bad=manifest(VLLM_DISAGG, {"decode/kv-transfer-config/kv_role": REMOVE}),
-        near=manifest(VLLM_DISAGG, {"decode/kv-transfer-config/kv_role": "kv_consumer"}),
+    vary("PS416", vllm_disagg_dgd, {"decode/kv-transfer-config/kv_role": X})(REMOVE, "kv_consumer"),
+    vary("PS416", vllm_agg, {"worker/args": X})(
+        ["--kv-transfer-config", '{"kv_connector": "LMCache"}'],
+        ["--kv-transfer-config", '{"kv_role": null}'],
+    ),
+    vary("PS417", vllm, {"decode/env/PYTORCH_CUDA_ALLOC_CONF": X})(
+        "expandable_segments:True", "expandable_segments:False"
     ),
     Case(
-        rule="PS416",
-        bad=graph(
-            VLLM_AGG, {"worker/args": ["--kv-transfer-config", '{"kv_connector": "LMCache"}']}
-        ),
-        near=graph(VLLM_AGG, {"worker/args": ["--kv-transfer-config", '{"kv_role": null}']}),
+        "PS417",
+        vllm({"decode/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        vllm_agg({"worker/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+    ),
+    vary("PS417", vllm)(
+        {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+        {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
+        | {"engine/config/enable-cumem-allocator": True},
+    ),
+    vary("PS418", vllm, {"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": X}})(
+        "127.0.0.1", "10.0.0.7"
     ),
     Case(
-        rule="PS417",
-        bad=vllm({"decode/env/PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-        near=vllm({"decode/env/PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"}),
+        "PS418",
+        vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
+        sglang({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
+    ),
+    vary("PS419", vllm)(
+        {"decode/config/pipeline-parallel-size": 2},
+        {"decode/config/pipeline-parallel-size": 2}
+        | {"decode/config/disable-hybrid-kv-cache-manager": True},
     ),
     Case(
-        rule="PS417",
-        bad=vllm({"decode/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
-        near=graph(VLLM_AGG, {"worker/env/PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        "PS419",
+        vllm({"prefill/gpus": 2, "prefill/config/pipeline-parallel-size": 2}),
+        vllm_agg({"worker/config/pipeline-parallel-size": 2}),
     ),
-    Case(
-        rule="PS417",
-        bad=vllm({"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}),
-        near=vllm(
-            {"engine/env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}
-            | {"engine/config/enable-cumem-allocator": True}
-        ),
-    ),
-    Case(
-        rule="PS418",
-        bad=vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1"}}),
-        near=vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "10.0.0.7"}}),
-    ),
-    Case(
-        rule="PS418",
-        bad=vllm({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
-        near=sglang({"engine/env": {"VLLM_NIXL_SIDE_CHANNEL_HOST": "0.0.0.0"}}),
-    ),
-    Case(
-        rule="PS419",
-        bad=vllm({"decode/config/pipeline-parallel-size": 2}),
-        near=vllm(
-            {"decode/config/pipeline-parallel-size": 2}
-            | {"decode/config/disable-hybrid-kv-cache-manager": True}
-        ),
-    ),
-    Case(
-        rule="PS419",
-        bad=vllm({"prefill/gpus": 2, "prefill/config/pipeline-parallel-size": 2}),
-        near=graph(VLLM_AGG, {"worker/config/pipeline-parallel-size": 2}),
-    ),
-    Case(
-        rule="PS421",
-        bad=sglang({"prefill/config/chunked-prefill-size": 8200}),
-        near=sglang({"prefill/config/chunked-prefill-size": 8256}),
-    ),
-    Case(  # each rank processes its share
-        rule="PS421",
-        bad=graph(
-            SGLANG_AGG,
-            {"worker/config/chunked-prefill-size": 8256, "worker/config/dp-size": 2}
-            | {"worker/config/enable-dp-attention": True},
-        ),
-        near=graph(
-            SGLANG_AGG,
-            {"worker/config/chunked-prefill-size": 8320, "worker/config/dp-size": 2}
-            | {"worker/config/enable-dp-attention": True},
-        ),
+    vary("PS421", sglang, {"prefill/config/chunked-prefill-size": X})(8200, 8256),
+    # each rank processes its share
+    vary("PS421", sglang_agg)(
+        {"worker/config/chunked-prefill-size": 8256, "worker/config/dp-size": 2}
+        | {"worker/config/enable-dp-attention": True},
+        {"worker/config/chunked-prefill-size": 8320, "worker/config/dp-size": 2}
+        | {"worker/config/enable-dp-attention": True},
     ),
 )
 
 TIERS = "worker/config/enable-hierarchical-cache"
 CACHES = (
-    Case(
-        rule="PS422",
-        bad=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": True}),
-        near=graph(SGLANG_AGG, {TIERS: True, "worker/config/disable-radix-cache": False}),
-        also=("PS502",),
+    vary("PS422", sglang_agg, {TIERS: True, "worker/config/disable-radix-cache": X})(
+        True, False, also=("PS502",)
     ),
 )
 

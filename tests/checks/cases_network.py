@@ -5,15 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 from tests.checks.support import (
+    OMIT,
     REMOVE,
     SGLANG_DISAGG,
-    TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     VLLM_DISAGG,
     Case,
+    X,
     graph,
-    manifest,
+    sglang_disagg_dgd,
+    trtllm_agg,
+    trtllm_disagg_dgd,
+    vary,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 
 trtllm, vllm, sglang = (
@@ -31,135 +36,64 @@ EFA = {"kv_transfer/rdma_resource": "vpc.amazonaws.com/efa", "engine/env": {"FI_
 EFA_IMAGE = {"engine/image": "nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:1.6.1-efa-amd64"}
 
 CASES: tuple[Case, ...] = (
+    vary("PS431", trtllm, {"kv_transfer/transport": "auto", "pod": X})(OMIT, {"hostNetwork": True}),
+    # a note if TCP was selected explicitly
+    Case("PS431", vllm({"kv_transfer/transport": "tcp"}), vllm_agg()),
+    vary("PS431", sglang_disagg_dgd, {NIC: X})("0", "4"),  # as if it were absent
+    vary("PS431", sglang_disagg_dgd, {NIC: REMOVE, f"{DECODE}/resourceClaims": X})(OMIT, CLAIM),
+    vary("PS432", trtllm_disagg_dgd, {NIC: X})("3", "4", also=("PS704",)),
+    # one resource grants access to all devices
+    vary("PS432", trtllm_disagg_dgd)(
+        {NIC: "1"}, {NIC: REMOVE, f"{MAIN}/resources/limits/rdma~1hca_shared_devices_a": "1"}
+    ),
+    vary("PS433", trtllm_disagg_dgd, {f"{MAIN}/securityContext": X})(REMOVE, {"privileged": True}),
+    vary("PS434", trtllm, {"engine/env": {"UCX_TLS": X}})("rc_x,sm", "rc_x,cuda_copy"),
+    vary("PS434", vllm, {"engine/env": {"UCX_TLS": X}})("tcp", "^tcp"),
+    vary("PS435", trtllm, {"engine/env": {"UCX_TLS": X}})("tcp,cuda", "tcp,cuda,rc_mlx5"),
+    vary("PS435", trtllm, {"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": X}})(
+        "eth0", "mlx5_0:1"
+    ),
+    # no RDMA devices in the pod
+    vary("PS435", sglang, {"engine/env": {"UCX_TLS": "tcp,cuda_copy"}, "kv_transfer/transport": X})(
+        OMIT, "auto"
+    ),
+    vary("PS436", trtllm, {"decode/env/UCX_NET_DEVICES": X})(
+        "mlx5_0:1,eth0", "mlx5_0:1,mlx5_1:1", is_repaired_by_near=True
+    ),
+    vary("PS436", trtllm, {"decode/env/UCX_NET_DEVICES": X})(
+        "mlx5_bond_0:1,mlx5_1:1", "mlx5_bond_0:1,mlx5_bond_1:1"
+    ),
+    vary("PS436", trtllm, {"decode/env/UCX_NET_DEVICES": "all", "kv_transfer/transport": X})(
+        OMIT, "tcp"
+    ),
+    vary("PS437", trtllm, {"decode/env/UCX_TLS": X})(
+        "rc_x,cuda_copy,cuda_ipc", "cuda_ipc,cuda_copy,rc_x,rc,dc_x,dc"
+    ),
+    vary("PS437", vllm)(
+        {"kv_transfer/transport": "auto", "decode/env/UCX_TLS": "rc,cuda_copy"},
+        {"kv_transfer/transport": "auto", "engine/env/UCX_TLS": "rc,cuda_copy"},
+    ),
+    # decode has none, and prefill's does not reach GPUs
+    vary("PS437", vllm, {"kv_transfer/transport": "auto", "prefill/env/UCX_TLS": X})("rc", OMIT),
+    vary("PS438", trtllm_agg, {"hardware": GB200, "worker/nodes": 2, "worker/env": X})(OMIT, MNNVL),
+    vary("PS438", vllm_agg, {"hardware": X, "worker/gpus": 4, "worker/nodes": 2})(GB200, OMIT),
+    # an aggregated graph transfers no KV
     Case(
-        rule="PS431",
-        bad=trtllm({"kv_transfer/transport": "auto"}),
-        near=trtllm({"kv_transfer/transport": "auto", "pod": {"hostNetwork": True}}),
+        "PS438",
+        trtllm({"hardware": GB200, "decode/nodes": 2, "decode/env": NCCL}),
+        trtllm_agg({"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
     ),
-    Case(  # a note if TCP was selected explicitly
-        rule="PS431", bad=vllm({"kv_transfer/transport": "tcp"}), near=graph(VLLM_AGG)
-    ),
-    Case(
-        rule="PS431",
-        bad=manifest(SGLANG_DISAGG, {NIC: "0"}),  # as if it were absent
-        near=manifest(SGLANG_DISAGG, {NIC: "4"}),
-    ),
-    Case(
-        rule="PS431",
-        bad=manifest(SGLANG_DISAGG, {NIC: REMOVE}),
-        near=manifest(SGLANG_DISAGG, {NIC: REMOVE, f"{DECODE}/resourceClaims": CLAIM}),
-    ),
-    Case(
-        rule="PS432",
-        bad=manifest(TRTLLM_DISAGG, {NIC: "3"}),
-        near=manifest(TRTLLM_DISAGG, {NIC: "4"}),
-        also=("PS704",),
-    ),
-    Case(  # one resource grants access to all devices
-        rule="PS432",
-        bad=manifest(TRTLLM_DISAGG, {NIC: "1"}),
-        near=manifest(
-            TRTLLM_DISAGG, {NIC: REMOVE, f"{MAIN}/resources/limits/rdma~1hca_shared_devices_a": "1"}
-        ),
-    ),
-    Case(
-        rule="PS433",
-        bad=manifest(TRTLLM_DISAGG, {f"{MAIN}/securityContext": REMOVE}),
-        near=manifest(TRTLLM_DISAGG, {f"{MAIN}/securityContext": {"privileged": True}}),
-    ),
-    Case(
-        rule="PS434",
-        bad=trtllm({"engine/env": {"UCX_TLS": "rc_x,sm"}}),
-        near=trtllm({"engine/env": {"UCX_TLS": "rc_x,cuda_copy"}}),
-    ),
-    Case(
-        rule="PS434",
-        bad=vllm({"engine/env": {"UCX_TLS": "tcp"}}),
-        near=vllm({"engine/env": {"UCX_TLS": "^tcp"}}),
-    ),
-    Case(
-        rule="PS435",
-        bad=trtllm({"engine/env": {"UCX_TLS": "tcp,cuda"}}),
-        near=trtllm({"engine/env": {"UCX_TLS": "tcp,cuda,rc_mlx5"}}),
-    ),
-    Case(
-        rule="PS435",
-        bad=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "eth0"}}),
-        near=trtllm({"engine/env": {"UCX_TLS": "rc,cuda", "UCX_NET_DEVICES": "mlx5_0:1"}}),
-    ),
-    Case(  # no RDMA devices in the pod
-        rule="PS435",
-        bad=sglang({"engine/env": {"UCX_TLS": "tcp,cuda_copy"}}),
-        near=sglang({"engine/env": {"UCX_TLS": "tcp,cuda_copy"}, "kv_transfer/transport": "auto"}),
-    ),
-    Case(
-        rule="PS436",
-        bad=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_0:1,eth0"}),
-        near=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_0:1,mlx5_1:1"}),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS436",
-        bad=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_bond_0:1,mlx5_1:1"}),
-        near=trtllm({"decode/env/UCX_NET_DEVICES": "mlx5_bond_0:1,mlx5_bond_1:1"}),
-    ),
-    Case(
-        rule="PS436",
-        bad=trtllm({"decode/env/UCX_NET_DEVICES": "all"}),
-        near=trtllm({"decode/env/UCX_NET_DEVICES": "all", "kv_transfer/transport": "tcp"}),
-    ),
-    Case(
-        rule="PS437",
-        bad=trtllm({"decode/env/UCX_TLS": "rc_x,cuda_copy,cuda_ipc"}),
-        near=trtllm({"decode/env/UCX_TLS": "cuda_ipc,cuda_copy,rc_x,rc,dc_x,dc"}),
-    ),
-    Case(
-        rule="PS437",
-        bad=vllm({"kv_transfer/transport": "auto", "decode/env/UCX_TLS": "rc,cuda_copy"}),
-        near=vllm({"kv_transfer/transport": "auto", "engine/env/UCX_TLS": "rc,cuda_copy"}),
-    ),
-    Case(
-        rule="PS438",
-        bad=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2}),
-        near=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": MNNVL}),
-    ),
-    Case(
-        rule="PS438",
-        bad=graph(VLLM_AGG, {"hardware": GB200, "worker/gpus": 4, "worker/nodes": 2}),
-        near=graph(VLLM_AGG, {"worker/gpus": 4, "worker/nodes": 2}),
-    ),
-    Case(  # an aggregated graph transfers no KV
-        rule="PS438",
-        bad=trtllm({"hardware": GB200, "decode/nodes": 2, "decode/env": NCCL}),
-        near=graph(TRTLLM_AGG, {"hardware": GB200, "worker/nodes": 2, "worker/env": NCCL}),
-    ),
-    Case(
-        rule="PS439",
-        bad=graph(TRTLLM_AGG, {"hardware": GB200, "worker/env": MNNVL}),
-        near=graph(
-            TRTLLM_AGG, {"hardware": GB200, "worker/env": MNNVL, "worker/pod/resourceClaims": CLAIM}
-        ),
-    ),
-    Case(
-        rule="PS439",
-        bad=vllm({"decode/env/UCX_CUDA_IPC_ENABLE_MNNVL": "yes"}),
-        near=vllm({"decode/env/UCX_CUDA_IPC_ENABLE_MNNVL": "0"}),
-    ),
-    Case(  # the image
-        rule="PS440", bad=trtllm(EFA), near=trtllm(EFA | EFA_IMAGE), is_repaired_by_near=True
-    ),
-    Case(  # another provider; vLLM's image has EFA's
-        rule="PS440",
-        bad=vllm(EFA | {"engine/env": {"FI_PROVIDER": "tcp"}}),
-        near=vllm(EFA | {"engine/env": REMOVE}),
-    ),
-    Case(  # fewer devices than GPUs
-        rule="PS440",
-        bad=manifest(
-            VLLM_DISAGG, {NIC: REMOVE, EFA_NIC: "3", f"{MAIN}/env/FI_PROVIDER/value": "efa"}
-        ),
-        near=manifest(
-            VLLM_DISAGG, {NIC: REMOVE, EFA_NIC: "4", f"{MAIN}/env/FI_PROVIDER/value": "efa"}
-        ),
-    ),
+    vary(
+        "PS439",
+        trtllm_agg,
+        {"hardware": GB200, "worker/env": MNNVL, "worker/pod/resourceClaims": X},
+    )(OMIT, CLAIM),
+    vary("PS439", vllm, {"decode/env/UCX_CUDA_IPC_ENABLE_MNNVL": X})("yes", "0"),
+    vary("PS440", trtllm)(EFA, EFA | EFA_IMAGE, is_repaired_by_near=True),  # the image
+    # another provider; vLLM's image has EFA's
+    vary("PS440", vllm)(EFA | {"engine/env": {"FI_PROVIDER": "tcp"}}, EFA | {"engine/env": REMOVE}),
+    # fewer devices than GPUs
+    vary(
+        "PS440", vllm_disagg_dgd, {NIC: REMOVE, EFA_NIC: X, f"{MAIN}/env/FI_PROVIDER/value": "efa"}
+    )("3", "4"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.checks.own_manifests import alpha
-from tests.checks.support import TRTLLM_AGG, VLLM_AGG, Case, manifest
+from tests.checks.support import OMIT, TRTLLM_AGG, Case, Words, X, manifest, vary, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 MAIN = "podTemplate/spec/containers/main"
@@ -43,7 +43,7 @@ def picker(env: dict[str, str], config: Any = None) -> dict[str, Any]:
 
 
 def with_picker(env: dict[str, str], config: Any = None) -> str:
-    return manifest(VLLM_AGG, picker(env, config))
+    return vllm_agg_dgd(picker(env, config))
 
 
 def prefix_blocks(tokens: int) -> str:
@@ -58,15 +58,13 @@ def sidecar(*args: str) -> str:
         "args": ["-m", "dynamo.frontend", *args],
     }
     at = f"{WORKER}/podTemplate/spec/containers/frontend"
-    return manifest(
-        VLLM_AGG, {**picker({}), f"{WORKER}/frontendSidecar": "frontend", at: container}
-    )
+    return vllm_agg_dgd({**picker({}), f"{WORKER}/frontendSidecar": "frontend", at: container})
 
 
 def frontend(*args: str) -> str:
     command = ["python3", "-m", "dynamo.frontend"]
-    return manifest(
-        VLLM_AGG, {f"{FRONTEND}/{MAIN}/command": command, f"{FRONTEND}/{MAIN}/args": list(args)}
+    return vllm_agg_dgd(
+        {f"{FRONTEND}/{MAIN}/command": command, f"{FRONTEND}/{MAIN}/args": list(args)}
     )
 
 
@@ -75,143 +73,71 @@ def variable(component: str, name: str, value: str) -> dict[str, Any]:
 
 
 ROUTING = (
-    Case(
-        rule="PS530",
-        bad=with_picker({"DYN_KV_CACHE_BLOCK_SIZE": "16"}),
-        near=with_picker({"DYN_KV_CACHE_BLOCK_SIZE": "64"}),
+    vary("PS530", with_picker, {"DYN_KV_CACHE_BLOCK_SIZE": X})("16", "64"),
+    vary("PS531", with_picker, {"DYN_MODEL_NAME": X})("openai/gpt-oss-20b", "openai/gpt-oss-120b"),
+    vary("PS532", with_picker)(
+        {"DYN_EPP_MODE": "standalone"}, STANDALONE, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS531",
-        bad=with_picker({"DYN_MODEL_NAME": "openai/gpt-oss-20b"}),
-        near=with_picker({"DYN_MODEL_NAME": "openai/gpt-oss-120b"}),
+    vary("PS533", prefix_blocks)(1, 64, is_repaired_by_near=True),
+    vary("PS534", sidecar, "--router-mode", X)("kv", "direct", is_repaired_by_near=True),
+    vary("PS535", frontend, "--active-decode-blocks-threshold", X)("85", "0.85"),
+    vary("PS536", frontend, "--serve-indexer", X)(
+        OMIT, Words("--router-mode", "kv"), is_repaired_by_near=True, also=("PS503",)
     ),
-    Case(
-        rule="PS532",
-        bad=with_picker({"DYN_EPP_MODE": "standalone"}),
-        near=with_picker(STANDALONE),
-        is_repaired_by_near=True,
-    ),
-    Case(rule="PS533", bad=prefix_blocks(1), near=prefix_blocks(64), is_repaired_by_near=True),
-    Case(
-        rule="PS534",
-        bad=sidecar("--router-mode", "kv"),
-        near=sidecar("--router-mode", "direct"),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS535",
-        bad=frontend("--active-decode-blocks-threshold", "85"),
-        near=frontend("--active-decode-blocks-threshold", "0.85"),
-    ),
-    Case(
-        rule="PS536",
-        bad=frontend("--serve-indexer"),
-        near=frontend("--serve-indexer", "--router-mode", "kv"),
-        is_repaired_by_near=True,
-        also=("PS503",),
-    ),
-    Case(
-        rule="PS537",
-        bad=manifest(VLLM_AGG, variable("worker", "DYN_ROUTER_TEMPERATURE", "0.5")),
-        near=manifest(VLLM_AGG, variable("frontend", "DYN_ROUTER_TEMPERATURE", "0.5")),
+    vary("PS537", vllm_agg_dgd)(
+        variable("worker", "DYN_ROUTER_TEMPERATURE", "0.5"),
+        variable("frontend", "DYN_ROUTER_TEMPERATURE", "0.5"),
         is_repaired_by_near=True,
     ),
 )
 DEPLOYMENT = (
-    Case(
-        rule="PS775",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/image": f"{IMAGES}/sglang-runtime:1.6.1"}),
-        near=manifest(VLLM_AGG, {f"{WORKER}/{MAIN}/image": f"{IMAGES}/vllm-runtime:1.6.1-cuda13"}),
+    vary("PS775", vllm_agg_dgd, {f"{WORKER}/{MAIN}/image": X})(
+        f"{IMAGES}/sglang-runtime:1.6.1", f"{IMAGES}/vllm-runtime:1.6.1-cuda13"
     ),
-    Case(
-        rule="PS776",
-        bad=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY}),
-        near=manifest(VLLM_AGG, {"dgd/spec/topologyConstraint": TOPOLOGY | {"packDomain": "rack"}}),
-        is_repaired_by_near=True,
+    vary("PS776", vllm_agg_dgd, {"dgd/spec/topologyConstraint": X})(
+        TOPOLOGY, TOPOLOGY | {"packDomain": "rack"}, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS776",
-        bad=manifest(VLLM_AGG, {f"{WORKER}/topologyConstraint": {"packDomain": "rack"}}),
-        near=manifest(
-            VLLM_AGG,
-            {
-                f"{WORKER}/topologyConstraint": {"packDomain": "rack"},
-                "dgd/spec/topologyConstraint": TOPOLOGY,
-            },
-        ),
+    vary(
+        "PS776",
+        vllm_agg_dgd,
+        {f"{WORKER}/topologyConstraint": {"packDomain": "rack"}, "dgd/spec/topologyConstraint": X},
+    )(OMIT, TOPOLOGY),
+    vary("PS777", vllm_agg_dgd, {GMS: {"mode": "IntraPod", "extraClientContainers": X}})(
+        ["side"], OMIT
     ),
-    Case(
-        rule="PS777",
-        bad=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod", "extraClientContainers": ["side"]}}),
-        near=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod"}}),
+    vary("PS778", with_picker, {}, {"config": X, "configMapRef": {"name": "epp"}})(
+        {}, OMIT, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS778",
-        bad=with_picker({}, {"config": {}, "configMapRef": {"name": "epp"}}),
-        near=with_picker({}, {"configMapRef": {"name": "epp"}}),
-        is_repaired_by_near=True,
+    vary("PS779", vllm_agg_dgd, {GMS: {"mode": X}})(
+        "intraPod", "IntraPod", is_repaired_by_near=True
     ),
-    Case(
-        rule="PS779",
-        bad=manifest(VLLM_AGG, {GMS: {"mode": "intraPod"}}),
-        near=manifest(VLLM_AGG, {GMS: {"mode": "IntraPod"}}),
-        is_repaired_by_near=True,
-    ),
-    Case(  # a string in v1alpha1
-        rule="PS779",
-        bad=alpha({"resources": {"limits": {"gpu": 2}}}),
-        near=alpha({"resources": {"limits": {"gpu": "2"}}}),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS780",
-        bad=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "mem")),
-        near=manifest(VLLM_AGG, variable("worker", "DYN_DISCOVERY_BACKEND", "etcd")),
+    # a string in v1alpha1
+    vary("PS779", alpha, {"resources": {"limits": {"gpu": X}}})(2, "2", is_repaired_by_near=True),
+    vary("PS780", vllm_agg_dgd)(
+        variable("worker", "DYN_DISCOVERY_BACKEND", "mem"),
+        variable("worker", "DYN_DISCOVERY_BACKEND", "etcd"),
         also=("PS512",),
     ),
-    Case(
-        rule="PS781",
-        bad=manifest(
-            VLLM_AGG, {"dgd/spec/restart": {"id": "1", "strategy": {"order": ["worker"]}}}
-        ),
-        near=manifest(
-            VLLM_AGG,
-            {"dgd/spec/restart": {"id": "1", "strategy": {"order": ["worker", "frontend"]}}},
-        ),
-        is_repaired_by_near=True,
+    vary("PS781", vllm_agg_dgd, {"dgd/spec/restart": {"id": "1", "strategy": {"order": X}}})(
+        ["worker"], ["worker", "frontend"], is_repaired_by_near=True
     ),
 )
 FABRIC = (
-    Case(
-        rule="PS460",
-        bad=manifest(
-            RACK,
-            {f"{WORKER}/multinode": {"nodeCount": 2}}
-            | variable("worker", "NCCL_MNNVL_ENABLE", "1"),
-        ),
-        near=manifest(
-            RACK,
-            {
-                f"{WORKER}/multinode": {"nodeCount": 2},
-                f"{WORKER}/podTemplate/spec/resourceClaims": [
-                    {"name": "channel", "resourceClaimTemplateName": "channel"}
-                ],
-            }
-            | variable("worker", "NCCL_MNNVL_ENABLE", "1"),
-        ),
+    vary("PS460", manifest, RACK, X)(
+        {f"{WORKER}/multinode": {"nodeCount": 2}} | variable("worker", "NCCL_MNNVL_ENABLE", "1"),
+        {
+            f"{WORKER}/multinode": {"nodeCount": 2},
+            f"{WORKER}/podTemplate/spec/resourceClaims": [
+                {"name": "channel", "resourceClaimTemplateName": "channel"}
+            ],
+        }
+        | variable("worker", "NCCL_MNNVL_ENABLE", "1"),
     ),
-    Case(
-        rule="PS461",
-        bad=manifest(
-            RACK,
-            variable("worker", "UCX_TLS", "^cuda_ipc")
-            | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
-        ),
-        near=manifest(
-            RACK,
-            variable("worker", "UCX_TLS", "^tcp")
-            | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
-        ),
+    vary("PS461", manifest, RACK, X)(
+        variable("worker", "UCX_TLS", "^cuda_ipc")
+        | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
+        variable("worker", "UCX_TLS", "^tcp")
+        | variable("worker", "UCX_CUDA_IPC_ENABLE_MNNVL", "1"),
         is_repaired_by_near=True,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, with_document
-from tests.checks.support import VLLM_AGG, Case, manifest
+from tests.checks.support import OMIT, Case, X, vary, vllm_agg_dgd
 
 COMPONENTS = "dgd/spec/components"
 POD = f"{COMPONENTS}/worker/podTemplate/spec"
@@ -33,7 +33,7 @@ def mounted(template: str, *, name: str = "chat-templates", **mount: Any) -> str
         f"{MAIN}/volumeMounts": [at],
         f"{MAIN}/args": [*MODEL, "--custom-jinja-template", template],
     }
-    return with_document(manifest(VLLM_AGG, changes), CHAT)
+    return with_document(vllm_agg_dgd(changes), CHAT)
 
 
 def variables(**env: str) -> dict[str, Any]:
@@ -44,12 +44,12 @@ def nixl(events: int, side: int) -> str:
     launch = ["python3", "-m", "dynamo.vllm", "--model", "openai/gpt-oss-120b"]
     args = ["--kv-transfer-config", NIXL, "--kv-events-config", EVENTS % events]
     changes = {f"{MAIN}/command": launch, f"{MAIN}/args": args}
-    return manifest(VLLM_AGG, {**changes, **variables(VLLM_NIXL_SIDE_CHANNEL_PORT=str(side))})
+    return vllm_agg_dgd({**changes, **variables(VLLM_NIXL_SIDE_CHANNEL_PORT=str(side))})
 
 
 def probed(place: str, kind: str, port: int | str, **env: str) -> str:
     probe = {kind: {"port": port}, "failureThreshold": 720, "timeoutSeconds": 5}
-    return manifest(VLLM_AGG, {f"{place}/startupProbe": probe, **variables(**env)})
+    return vllm_agg_dgd({f"{place}/startupProbe": probe, **variables(**env)})
 
 
 def plain(*args: str, image: str = "", env: dict[str, str] | None = None, **spec: Any) -> str:
@@ -81,7 +81,7 @@ def placed(operator: str, *values: str) -> str:
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     changes = {f"{POD}/nodeSelector": {"gpu": "B200"}, f"{POD}/affinity": affinity}
-    return manifest(VLLM_AGG, changes)
+    return vllm_agg_dgd(changes)
 
 
 def spread(label: str) -> str:
@@ -93,119 +93,55 @@ def spread(label: str) -> str:
     }
     labels = f"{COMPONENTS}/worker/podTemplate/metadata/labels"
     changes = {f"{POD}/topologySpreadConstraints": [constraint], labels: {"pool": "worker"}}
-    return manifest(VLLM_AGG, changes)
+    return vllm_agg_dgd(changes)
 
 
 CASES: tuple[Case, ...] = (
-    Case(
-        rule="PS205",
-        bad=manifest(VLLM_AGG, {GPU: "0"}),
-        near=manifest(VLLM_AGG, {GPU: "0", f"{POD}/resourceClaims": [{"name": "gpus"}]}),
+    vary("PS205", vllm_agg_dgd, {GPU: "0", f"{POD}/resourceClaims": X})(OMIT, [{"name": "gpus"}]),
+    vary("PS735", mounted)("/chat/gpt-oss.jinja2", "/chat/gpt-oss.jinja", is_repaired_by_near=True),
+    # the kubelet mounts an empty folder
+    vary("PS735", mounted, "/chat.jinja", mountPath="/chat.jinja", subPath=X)(
+        "gpt-oss.jinja2", "gpt-oss.jinja"
     ),
-    Case(
-        rule="PS735",
-        bad=mounted("/chat/gpt-oss.jinja2"),
-        near=mounted("/chat/gpt-oss.jinja"),
-        is_repaired_by_near=True,
+    # another ConfigMap, which only the cluster has
+    vary("PS735", mounted, "/chat/missing.jinja", name=X)(OMIT, "of-the-cluster"),
+    vary("PS736", mounted, "/chat/gpt-oss.jinja", name=X)(
+        "chat-template", "of-the-cluster", is_repaired_by_near=True
     ),
+    vary("PS730", nixl, 20080, X)(20080, 20081),  # two listeners of one process
+    vary("PS730", nixl, X, 5600)(9090, 9091),  # the operator's port of the system server
+    vary("PS737", probed, MAIN, "httpGet", X)(8000, 9090, is_repaired_by_near=True),
+    # nothing speaks gRPC, and a listener that accepts connections
+    Case("PS737", probed(MAIN, "grpc", 50051), probed(MAIN, "tcpSocket", "system")),
+    vary("PS737", probed, MAIN, "httpGet", X, DYN_SYSTEM_PORT="9191")(9090, 9191),
+    vary("PS737", probed, FRONTEND, "httpGet", X)(9090, "http"),
+    vary("PS738", with_service, X, plain())("vllm", "vllm-router", is_repaired_by_near=True),
+    # a headless Service sets no variables
     Case(
-        rule="PS735",  # the kubelet mounts an empty folder
-        bad=mounted("/chat.jinja", mountPath="/chat.jinja", subPath="gpt-oss.jinja2"),
-        near=mounted("/chat.jinja", mountPath="/chat.jinja", subPath="gpt-oss.jinja"),
+        "PS738",
+        with_service("vllm-dp-master", plain()),
+        with_service("vllm", plain(), clusterIP="None"),
     ),
-    Case(
-        rule="PS735",  # another ConfigMap, which only the cluster has
-        bad=mounted("/chat/missing.jinja"),
-        near=mounted("/chat/missing.jinja", name="of-the-cluster"),
+    vary("PS738", with_service, "vllm", X)(plain(), plain(enableServiceLinks=False)),
+    # Kubernetes sets the variables within a namespace
+    vary("PS738", in_namespaces, "chat", X)("chat", "other"),
+    # read as a number only with NIXL
+    vary("PS738", with_service, "vllm-nixl-side-channel", X)(
+        plain("--kv-transfer-config", NIXL), plain()
     ),
-    Case(
-        rule="PS736",
-        bad=mounted("/chat/gpt-oss.jinja", name="chat-template"),
-        near=mounted("/chat/gpt-oss.jinja", name="of-the-cluster"),
-        is_repaired_by_near=True,
+    # each unknown variable, also of the operator's Services
+    Case("PS738", plain(VALIDATION).replace("name: case", "name: vllm-agg"), plain(VALIDATION)),
+    vary("PS739", user)(1000800000, 1000, is_repaired_by_near=True),
+    vary("PS739", user, 2000, TRITON_CACHE_DIR=X)(OMIT, "/cache"),
+    # an image of one's own may have the user
+    vary("PS739", user, X, image="registry.example/engine:1")(70000, 2000),
+    vary("PS740", vllm_agg_dgd, {f"{POD}/nodeSelector": {PRODUCT: X}})(
+        "NVIDIA-H100-80GB-HMB3",
+        "NVIDIA-H100-80GB-HBM2e",
+        fixed=vllm_agg_dgd({f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"}}),
     ),
-    Case(
-        rule="PS730",  # two listeners of one process
-        bad=nixl(20080, 20080),
-        near=nixl(20080, 20081),
-    ),
-    Case(
-        rule="PS730",  # the operator's port of the system server
-        bad=nixl(9090, 5600),
-        near=nixl(9091, 5600),
-    ),
-    Case(
-        rule="PS737",
-        bad=probed(MAIN, "httpGet", 8000),
-        near=probed(MAIN, "httpGet", 9090),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS737",  # nothing speaks gRPC, and a listener that accepts connections
-        bad=probed(MAIN, "grpc", 50051),
-        near=probed(MAIN, "tcpSocket", "system"),
-    ),
-    Case(
-        rule="PS737",
-        bad=probed(MAIN, "httpGet", 9090, DYN_SYSTEM_PORT="9191"),
-        near=probed(MAIN, "httpGet", 9191, DYN_SYSTEM_PORT="9191"),
-    ),
-    Case(
-        rule="PS737",
-        bad=probed(FRONTEND, "httpGet", 9090),
-        near=probed(FRONTEND, "httpGet", "http"),
-    ),
-    Case(
-        rule="PS738",
-        bad=with_service("vllm", plain()),
-        near=with_service("vllm-router", plain()),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS738",  # a headless Service sets no variables
-        bad=with_service("vllm-dp-master", plain()),
-        near=with_service("vllm", plain(), clusterIP="None"),
-    ),
-    Case(
-        rule="PS738",
-        bad=with_service("vllm", plain()),
-        near=with_service("vllm", plain(enableServiceLinks=False)),
-    ),
-    Case(
-        rule="PS738",  # Kubernetes sets the variables within a namespace
-        bad=in_namespaces("chat", "chat"),
-        near=in_namespaces("chat", "other"),
-    ),
-    Case(
-        rule="PS738",  # read as a number only with NIXL
-        bad=with_service("vllm-nixl-side-channel", plain("--kv-transfer-config", NIXL)),
-        near=with_service("vllm-nixl-side-channel", plain()),
-    ),
-    Case(
-        rule="PS738",  # each unknown variable, also of the operator's Services
-        bad=plain(VALIDATION).replace("name: case", "name: vllm-agg"),
-        near=plain(VALIDATION),
-    ),
-    Case(rule="PS739", bad=user(1000800000), near=user(1000), is_repaired_by_near=True),
-    Case(rule="PS739", bad=user(2000), near=user(2000, TRITON_CACHE_DIR="/cache")),
-    Case(
-        rule="PS739",  # an image of one's own may have the user
-        bad=user(70000, image="registry.example/engine:1"),
-        near=user(2000, image="registry.example/engine:1"),
-    ),
-    Case(
-        rule="PS740",
-        bad=manifest(VLLM_AGG, {f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HMB3"}}),
-        near=manifest(VLLM_AGG, {f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM2e"}}),
-        fixed=manifest(VLLM_AGG, {f"{POD}/nodeSelector": {PRODUCT: "NVIDIA-H100-80GB-HBM3"}}),
-    ),
-    Case(
-        rule="PS741",
-        bad=placed("In", "GB200"),
-        near=placed("In", "GB200", "B200"),
-        is_repaired_by_near=True,
-    ),
-    Case(rule="PS741", bad=placed("NotIn", "B200"), near=placed("NotIn", "GB200")),
-    Case(rule="PS741", bad=placed("DoesNotExist"), near=placed("Exists")),
-    Case(rule="PS741", bad=spread("workr"), near=spread("worker")),
+    vary("PS741", placed, "In", "GB200", X)(OMIT, "B200", is_repaired_by_near=True),
+    vary("PS741", placed, "NotIn", X)("B200", "GB200"),
+    vary("PS741", placed)("DoesNotExist", "Exists"),
+    vary("PS741", spread)("workr", "worker"),
 )

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.checks.own_manifests import component, deployment, flags, transfer
-from tests.checks.support import Case, dump
+from tests.checks.support import OMIT, Case, Words, X, dump, vary
 
 DENSE, EXPERTS, FP8 = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8"
 HYBRID, MAMBA = "Qwen/Qwen3.5-35B-A3B", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
@@ -97,72 +97,44 @@ V4_MTP: dict[str, Any] = {
     "speculative_config": {"decoding_type": "MTP", "max_draft_len": 1},
 }
 HYBRID_MODELS = (
-    Case(
-        rule="PS930",
-        bad=sglang(HYBRID, "1.6.1", enable_hierarchical_cache=True),
-        near=sglang(EXPERTS, "1.6.1", enable_hierarchical_cache=True),
-        fixed=sglang(HYBRID, "1.6.1"),
+    vary("PS930", sglang, X, "1.6.1", enable_hierarchical_cache=True)(
+        HYBRID, EXPERTS, fixed=sglang(HYBRID, "1.6.1")
+    ),
+    # a model that is known only by its name
+    vary("PS930", sglang, X, "1.6.0", enable_hierarchical_cache=True)(
+        "acme/Qwen3.8-27B-W8A8", "acme/Qwen3-27B-W8A8"
     ),
     Case(
-        rule="PS930",  # a model that is known only by its name
-        bad=sglang("acme/Qwen3.8-27B-W8A8", "1.6.0", enable_hierarchical_cache=True),
-        near=sglang("acme/Qwen3-27B-W8A8", "1.6.0", enable_hierarchical_cache=True),
-    ),
-    Case(
-        rule="PS932",
-        bad=drafting(HYBRID, enable_prefix_caching=True),
-        near=drafting(HYBRID, no_enable_prefix_caching=True),
+        "PS932",
+        drafting(HYBRID, enable_prefix_caching=True),
+        drafting(HYBRID, no_enable_prefix_caching=True),
         is_repaired_by_near=True,
     ),
-    Case(
-        rule="PS932",  # the default of 0.28
-        bad=drafting(HYBRID),
-        near=drafting(HYBRID, "1.4.2"),
+    vary("PS932", drafting, HYBRID, X)(OMIT, "1.4.2"),  # the default of 0.28
+    vary("PS932", drafting, HYBRID, "1.6.1", no_async_scheduling=X)(OMIT, True),
+    vary("PS947", vllm, X, mamba_cache_mode="all")(
+        HYBRID, MAMBA, fixed=vllm(HYBRID, mamba_cache_mode="align")
     ),
-    Case(
-        rule="PS932",
-        bad=drafting(HYBRID, "1.6.1"),
-        near=drafting(HYBRID, "1.6.1", no_async_scheduling=True),
-    ),
-    Case(
-        rule="PS947",
-        bad=vllm(HYBRID, mamba_cache_mode="all"),
-        near=vllm(MAMBA, mamba_cache_mode="all"),
-        fixed=vllm(HYBRID, mamba_cache_mode="align"),
-    ),
-    Case(
-        rule="PS949",
-        bad=drafting(
-            HYBRID,
-            "1.3.1",
-            env={"VLLM_SSM_CONV_STATE_LAYOUT": "DS"},
-            enable_prefix_caching=True,
-            no_async_scheduling=True,
-        ),
-        near=drafting(
-            HYBRID,
-            "1.3.1",
-            env={"VLLM_SSM_CONV_STATE_LAYOUT": "SD"},
-            enable_prefix_caching=True,
-            no_async_scheduling=True,
-        ),
-    ),
-    Case(
-        rule="PS950",
-        bad=vllm(
-            HYBRID,
-            "1.1.1",
-            kv_transfer_config=CONNECTOR,
-            no_disable_hybrid_kv_cache_manager=True,
-            enable_prefix_caching=True,
-        ),
-        near=vllm(
-            HYBRID,
-            "1.3.1",
-            kv_transfer_config=CONNECTOR,
-            no_disable_hybrid_kv_cache_manager=True,
-            enable_prefix_caching=True,
-        ),
+    vary(
+        "PS949",
+        drafting,
+        HYBRID,
+        "1.3.1",
+        env=X,
+        enable_prefix_caching=True,
+        no_async_scheduling=True,
+    )({"VLLM_SSM_CONV_STATE_LAYOUT": "DS"}, {"VLLM_SSM_CONV_STATE_LAYOUT": "SD"}),
+    vary(
+        "PS950",
+        vllm,
+        HYBRID,
+        X,
+        kv_transfer_config=CONNECTOR,
+        no_disable_hybrid_kv_cache_manager=True,
+        enable_prefix_caching=True,
+    )(
+        "1.1.1",
+        "1.3.1",
         fixed=vllm(
             HYBRID,
             "1.1.1",
@@ -171,325 +143,170 @@ HYBRID_MODELS = (
             no_enable_prefix_caching=True,
         ),
     ),
-    Case(
-        rule="PS951",
-        bad=drafting(MAMBA, "1.3.1", "ngram"),
-        near=drafting(DENSE, "1.3.1", "ngram"),
-        fixed=vllm(MAMBA, "1.3.1"),
-    ),
+    vary("PS951", drafting, X, "1.3.1", "ngram")(MAMBA, DENSE, fixed=vllm(MAMBA, "1.3.1")),
 )
 DEEPSEEK = (
-    Case(
-        rule="PS933",
-        bad=sglang(V4, gpu="h200", tp_size=4, moe_a2a_backend="deepep"),
-        near=sglang(V4, gpu="b200", tp_size=4, moe_a2a_backend="deepep"),
-        fixed=sglang(V4, gpu="h200", tp_size=4),
+    vary("PS933", sglang, V4, gpu=X, tp_size=4, moe_a2a_backend="deepep")(
+        "h200", "b200", fixed=sglang(V4, gpu="h200", tp_size=4)
     ),
-    Case(
-        rule="PS933",
-        bad=sglang(V4, gpu="h200", tp_size=4, moe_a2a_backend="deepep"),
-        near=sglang(V4_FP8, gpu="h200", tp_size=4, moe_a2a_backend="deepep"),
+    vary("PS933", sglang, X, gpu="h200", tp_size=4, moe_a2a_backend="deepep")(V4, V4_FP8),
+    vary("PS937", attention_dp, SPARSE, 8, X, **EAGLE)(2, 8, is_repaired_by_near=True),
+    vary("PS937", attention_dp, X, 8, 2, **EAGLE)(SPARSE, LATENT),
+    vary("PS939", attention_dp, V4, 4, 4, X, **EAGLE)(OMIT, "1.4.2", fixed=attention_dp(V4, 4, 4)),
+    vary("PS952", attention_dp, X, 8, 8, "1.4.2", name="decode", **EAGLE)(
+        SPARSE, "zai-org/GLM-5-FP8", fixed=attention_dp(SPARSE, 8, 8, "1.4.2", name="decode")
     ),
-    Case(
-        rule="PS937",
-        bad=attention_dp(SPARSE, 8, 2, **EAGLE),
-        near=attention_dp(SPARSE, 8, 8, **EAGLE),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS937",
-        bad=attention_dp(SPARSE, 8, 2, **EAGLE),
-        near=attention_dp(LATENT, 8, 2, **EAGLE),
-    ),
-    Case(
-        rule="PS939",
-        bad=attention_dp(V4, 4, 4, **EAGLE),
-        near=attention_dp(V4, 4, 4, "1.4.2", **EAGLE),
-        fixed=attention_dp(V4, 4, 4),
-    ),
-    Case(
-        rule="PS952",
-        bad=attention_dp(SPARSE, 8, 8, "1.4.2", name="decode", **EAGLE),
-        near=attention_dp("zai-org/GLM-5-FP8", 8, 8, "1.4.2", name="decode", **EAGLE),
-        fixed=attention_dp(SPARSE, 8, 8, "1.4.2", name="decode"),
-    ),
-    Case(
-        rule="PS954",
-        bad=sglang("deepseek-ai/DeepSeek-V3-0324", tp_size=8, reasoning_parser="deepseek-v3"),
-        near=sglang("deepseek-ai/DeepSeek-V3.1", tp_size=8, reasoning_parser="deepseek-v3"),
+    vary("PS954", sglang, X, tp_size=8, reasoning_parser="deepseek-v3")(
+        "deepseek-ai/DeepSeek-V3-0324",
+        "deepseek-ai/DeepSeek-V3.1",
         fixed=sglang("deepseek-ai/DeepSeek-V3-0324", tp_size=8),
     ),
-    Case(
-        rule="PS955",
-        bad=trtllm(V4, "1.4.2", V4_MTP),
-        near=trtllm(V4, "1.5.1", V4_MTP),
+    vary("PS955", trtllm, V4, X, V4_MTP)(
+        "1.4.2",
+        "1.5.1",
         fixed=trtllm(V4, "1.4.2", {k: v for k, v in V4_MTP.items() if "spec" not in k}),
     ),
 )
 KERNELS = (
-    Case(
-        rule="PS931",
-        bad=vllm(MAMBA, enable_lora=True, max_lora_rank=256),
-        near=vllm(MAMBA, enable_lora=True, max_lora_rank=128),
-        is_repaired_by_near=True,
+    vary("PS931", vllm, MAMBA, enable_lora=True, max_lora_rank=X)(
+        256, 128, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS931",
-        bad=vllm(EXPERTS, enable_lora=True, max_lora_rank=256),
-        near=vllm(DENSE, enable_lora=True, max_lora_rank=256),
+    vary("PS931", vllm, X, enable_lora=True, max_lora_rank=256)(EXPERTS, DENSE),
+    vary("PS936", vllm, DENSE, gpu_memory_utilization=0.95, env=X)(
+        OMIT, {"VLLM_USE_V2_MODEL_RUNNER": "0"}, fixed=vllm(DENSE, gpu_memory_utilization=0.9)
     ),
-    Case(
-        rule="PS936",
-        bad=vllm(DENSE, gpu_memory_utilization=0.95),
-        near=vllm(DENSE, gpu_memory_utilization=0.95, env={"VLLM_USE_V2_MODEL_RUNNER": "0"}),
-        fixed=vllm(DENSE, gpu_memory_utilization=0.9),
+    vary("PS936", vllm, X, gpu_memory_utilization=0.95)(DENSE, EXPERTS),
+    vary("PS940", sglang, FP8, X, moe_runner_backend="flashinfer_cutlass")(
+        OMIT, "1.6.1", fixed=sglang(FP8)
     ),
-    Case(
-        rule="PS936",
-        bad=vllm(DENSE, gpu_memory_utilization=0.95),
-        near=vllm(EXPERTS, gpu_memory_utilization=0.95),
+    vary("PS940", sglang, X, moe_runner_backend="flashinfer_cutlass")(
+        "Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "acme/Qwen3-30B-A3B-Instruct-2507"
     ),
-    Case(
-        rule="PS940",
-        bad=sglang(FP8, moe_runner_backend="flashinfer_cutlass"),
-        near=sglang(FP8, "1.6.1", moe_runner_backend="flashinfer_cutlass"),
-        fixed=sglang(FP8),
+    vary("PS941", vllm, DENSE, "1.0.2", X, dtype="half", kv_cache_dtype="fp8")(
+        "v100", "a100", fixed=vllm(DENSE, "1.0.2", "v100", dtype="half")
     ),
-    Case(
-        rule="PS940",
-        bad=sglang("Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", moe_runner_backend="flashinfer_cutlass"),
-        near=sglang("acme/Qwen3-30B-A3B-Instruct-2507", moe_runner_backend="flashinfer_cutlass"),
-    ),
-    Case(
-        rule="PS941",
-        bad=vllm(DENSE, "1.0.2", "v100", dtype="half", kv_cache_dtype="fp8"),
-        near=vllm(DENSE, "1.0.2", "a100", dtype="half", kv_cache_dtype="fp8"),
-        fixed=vllm(DENSE, "1.0.2", "v100", dtype="half"),
-    ),
-    Case(
-        rule="PS943",
-        bad=vllm(
-            EXPERTS,
-            gpu="b200",
-            data_parallel_size=2,
-            enable_expert_parallel=True,
-            all2all_backend="deepep_v2",
-            enforce_eager=True,
-        ),
-        near=vllm(
-            EXPERTS,
-            gpu="b200",
-            data_parallel_size=2,
-            enable_expert_parallel=True,
-            all2all_backend="deepep_v2",
-        ),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS946",
-        bad=sglang(
-            DENSE,
-            enable_deterministic_inference=True,
-            attention_backend="flashinfer",
-            chunked_prefill_size=2048,
-        ),
-        near=sglang(
-            DENSE,
-            enable_deterministic_inference=True,
-            attention_backend="fa3",
-            chunked_prefill_size=2048,
-        ),
-    ),
-    Case(
-        rule="PS948",
-        bad=drafting(
-            LATENT,
-            tensor_parallel_size=8,
-            decode_context_parallel_size=8,
-            cp_kv_cache_interleave_size=16,
-        ),
-        near=drafting(LATENT, tensor_parallel_size=8, decode_context_parallel_size=8),
-        is_repaired_by_near=True,
-    ),
+    vary(
+        "PS943",
+        vllm,
+        EXPERTS,
+        gpu="b200",
+        data_parallel_size=2,
+        enable_expert_parallel=True,
+        all2all_backend="deepep_v2",
+        enforce_eager=X,
+    )(True, OMIT, is_repaired_by_near=True),
+    vary(
+        "PS946",
+        sglang,
+        DENSE,
+        enable_deterministic_inference=True,
+        attention_backend=X,
+        chunked_prefill_size=2048,
+    )("flashinfer", "fa3"),
+    vary(
+        "PS948",
+        drafting,
+        LATENT,
+        tensor_parallel_size=8,
+        decode_context_parallel_size=8,
+        cp_kv_cache_interleave_size=X,
+    )(16, OMIT, is_repaired_by_near=True),
 )
 WINDOWS = (
-    Case(
-        rule="PS941",
-        bad=vllm(DENSE, gpu="a100", attention_backend="TRITON_ATTN", kv_cache_dtype="fp8"),
-        near=vllm(DENSE, gpu="a100", attention_backend="FLASHINFER", kv_cache_dtype="fp8"),
+    vary("PS941", vllm, DENSE, gpu="a100", attention_backend=X, kv_cache_dtype="fp8")(
+        "TRITON_ATTN", "FLASHINFER"
     ),
-    Case(
-        rule="PS965",
-        bad=vllm(GEMMA, gpu="h200", attention_backend="FLASHINFER"),
-        near=vllm(GEMMA, gpu="b200", attention_backend="FLASHINFER"),
-        fixed=vllm(GEMMA, gpu="h200"),
+    vary("PS965", vllm, GEMMA, gpu=X, attention_backend="FLASHINFER")(
+        "h200", "b200", fixed=vllm(GEMMA, gpu="h200")
     ),
-    Case(
-        rule="PS965",
-        bad=drafting(GEMMA, "1.4.2", gpu="h200", kv_cache_dtype="fp8"),
-        near=drafting(GEMMA, "1.4.2", gpu="h200"),
-    ),
+    vary("PS965", drafting, GEMMA, "1.4.2", gpu="h200", kv_cache_dtype=X)("fp8", OMIT),
 )
 EXPERT_KERNELS = (
-    Case(
-        rule="PS961",
-        bad=vllm(EXPERTS, gpu="h200", moe_backend="flashinfer_trtllm"),
-        near=vllm(EXPERTS, gpu="b200", moe_backend="flashinfer_trtllm"),
-        fixed=vllm(EXPERTS, gpu="h200"),
+    vary("PS961", vllm, EXPERTS, gpu=X, moe_backend="flashinfer_trtllm")(
+        "h200", "b200", fixed=vllm(EXPERTS, gpu="h200")
     ),
-    Case(
-        rule="PS961",
-        bad=vllm(EXPERTS, gpu="a100", moe_backend="flashinfer_cutlass"),
-        near=vllm(DENSE, gpu="a100", moe_backend="flashinfer_cutlass"),
+    vary("PS961", vllm, X, gpu="a100", moe_backend="flashinfer_cutlass")(EXPERTS, DENSE),
+    vary("PS962", sglang, LLAMA4, X, gpu="rtx", moe_runner_backend="flashinfer_cutlass")(
+        OMIT, "1.6.1"
     ),
-    Case(
-        rule="PS962",
-        bad=sglang(LLAMA4, gpu="rtx", moe_runner_backend="flashinfer_cutlass"),
-        near=sglang(LLAMA4, "1.6.1", gpu="rtx", moe_runner_backend="flashinfer_cutlass"),
+    vary("PS963", vllm, "nvidia/DeepSeek-V4-Flash-NVFP4", X, "rtx", tensor_parallel_size=4)(
+        "1.3.1", "1.4.2"
     ),
-    Case(
-        rule="PS963",
-        bad=vllm("nvidia/DeepSeek-V4-Flash-NVFP4", "1.3.1", "rtx", tensor_parallel_size=4),
-        near=vllm("nvidia/DeepSeek-V4-Flash-NVFP4", "1.4.2", "rtx", tensor_parallel_size=4),
-    ),
-    Case(
-        rule="PS964",
-        bad=vllm("MiniMaxAI/MiniMax-M3", moe_backend="flashinfer_cutlass"),
-        near=vllm("MiniMaxAI/MiniMax-M3", "1.5.1", moe_backend="flashinfer_cutlass"),
-        fixed=vllm("MiniMaxAI/MiniMax-M3"),
+    vary("PS964", vllm, "MiniMaxAI/MiniMax-M3", X, moe_backend="flashinfer_cutlass")(
+        OMIT, "1.5.1", fixed=vllm("MiniMaxAI/MiniMax-M3")
     ),
 )
 REFUSED = (
-    Case(
-        rule="PS97001",
-        bad=sglang(DENSE, enable_priority_scheduling=True, schedule_policy="lpm"),
-        near=sglang(DENSE, enable_priority_scheduling=True, schedule_policy="fcfs"),
-        is_repaired_by_near=True,
+    vary("PS97001", sglang, DENSE, enable_priority_scheduling=True, schedule_policy=X)(
+        "lpm", "fcfs", is_repaired_by_near=True
     ),
-    Case(
-        rule="PS97002",
-        bad=sglang(DENSE, retraction_policy="priority"),
-        near=sglang(DENSE, retraction_policy="priority", enable_priority_scheduling=True),
-        is_repaired_by_near=True,
+    vary("PS97002", sglang, DENSE, retraction_policy="priority", enable_priority_scheduling=X)(
+        OMIT, True, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS97003",
-        bad=sglang(DENSE, enable_tokenizer_batch_encode=True, enable_dynamic_batch_tokenizer=True),
-        near=sglang(DENSE, enable_tokenizer_batch_encode=True),
-        is_repaired_by_near=True,
+    vary(
+        "PS97003",
+        sglang,
+        DENSE,
+        enable_tokenizer_batch_encode=True,
+        enable_dynamic_batch_tokenizer=X,
+    )(True, OMIT, is_repaired_by_near=True),
+    vary("PS97004", sglang, SPARSE, tp_size=8, enable_prefill_cp=True, cp_strategy=X)(
+        OMIT, "interleave", is_repaired_by_near=True
     ),
-    Case(
-        rule="PS97004",
-        bad=sglang(SPARSE, tp_size=8, enable_prefill_cp=True),
-        near=sglang(SPARSE, tp_size=8, enable_prefill_cp=True, cp_strategy="interleave"),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS97005",
-        bad=sglang(HYBRID, gpu="b200", linear_attn_decode_backend="flashinfer"),
-        near=sglang(HYBRID, gpu="h200", linear_attn_decode_backend="flashinfer"),
+    vary("PS97005", sglang, HYBRID, gpu=X, linear_attn_decode_backend="flashinfer")(
+        "b200",
+        "h200",
         fixed=sglang(
             HYBRID, gpu="b200", linear_attn_decode_backend="flashinfer", mamba_ssm_dtype="bfloat16"
         ),
     ),
-    Case(
-        rule="PS97006",
-        bad=vllm(MAMBA, "1.6.1", enable_mamba_cache_stochastic_rounding=True),
-        near=vllm(
-            MAMBA,
-            "1.6.1",
-            enable_mamba_cache_stochastic_rounding=True,
-            mamba_ssm_cache_dtype="float16",
-        ),
-        is_repaired_by_near=True,
+    vary(
+        "PS97006",
+        vllm,
+        MAMBA,
+        "1.6.1",
+        enable_mamba_cache_stochastic_rounding=True,
+        mamba_ssm_cache_dtype=X,
+    )(OMIT, "float16", is_repaired_by_near=True),
+    vary(
+        "PS97007",
+        vllm,
+        MAMBA,
+        "1.6.1",
+        gpu="h200",
+        enable_mamba_cache_stochastic_rounding=True,
+        mamba_ssm_cache_dtype="float16",
+        mamba_backend=X,
+    )("triton", "flashinfer", is_repaired_by_near=True),
+    vary("PS97008", sglang, DENSE, disable_cuda_graph_padding=X, enable_torch_compile=True)(
+        True, OMIT, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS97007",
-        bad=vllm(
-            MAMBA,
-            "1.6.1",
-            gpu="h200",
-            enable_mamba_cache_stochastic_rounding=True,
-            mamba_ssm_cache_dtype="float16",
-            mamba_backend="triton",
-        ),
-        near=vllm(
-            MAMBA,
-            "1.6.1",
-            gpu="h200",
-            enable_mamba_cache_stochastic_rounding=True,
-            mamba_ssm_cache_dtype="float16",
-            mamba_backend="flashinfer",
-        ),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS97008",
-        bad=sglang(DENSE, disable_cuda_graph_padding=True, enable_torch_compile=True),
-        near=sglang(DENSE, enable_torch_compile=True),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS97009",
-        bad=sglang(EXPERTS, tp_size=4, moe_dp_size=3),
-        near=sglang(EXPERTS, tp_size=4, moe_dp_size=2),
-    ),
-    Case(
-        rule="PS97010",
-        bad=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutedsl"),
-        near=sglang(EXPERTS, gpu="b200", moe_runner_backend="flashinfer_cutlass"),
-        fixed=sglang(EXPERTS, gpu="b200"),
+    vary("PS97009", sglang, EXPERTS, tp_size=4, moe_dp_size=X)(3, 2),
+    vary("PS97010", sglang, EXPERTS, gpu="b200", moe_runner_backend=X)(
+        "flashinfer_cutedsl", "flashinfer_cutlass", fixed=sglang(EXPERTS, gpu="b200")
     ),
 )
 PODS = (
-    Case(
-        rule="PS934",
-        bad=with_host_devices(EFA),
-        near=with_host_devices({"rdma/ib": "8"}),
-        fixed=with_host_devices(EFA, "/mnt"),
-    ),
-    Case(rule="PS942", bad=tiers(100, 20), near=tiers(100, 200), is_repaired_by_near=True),
-    Case(
-        rule="PS944",
-        bad=prefill_ranks("--dp-size", "2"),
-        near=prefill_ranks("--tp-size", "2", "--dp-size", "2", "--enable-dp-attention"),
+    vary("PS934", with_host_devices)(EFA, {"rdma/ib": "8"}, fixed=with_host_devices(EFA, "/mnt")),
+    vary("PS942", tiers, 100, X)(20, 200, is_repaired_by_near=True),
+    vary("PS944", prefill_ranks)(
+        Words("--dp-size", "2"),
+        Words("--tp-size", "2", "--dp-size", "2", "--enable-dp-attention"),
         is_repaired_by_near=True,
     ),
 )
 OLDER_GPUS = (
-    Case(
-        rule="PS96001",
-        bad=sglang(DENSE, gpu="a100", attention_backend="trtllm_mha", page_size=64),
-        near=sglang(DENSE, gpu="a100", attention_backend="flashinfer", page_size=64),
+    vary("PS96001", sglang, DENSE, gpu="a100", attention_backend=X, page_size=64)(
+        "trtllm_mha", "flashinfer"
     ),
-    Case(
-        rule="PS96002",
-        bad=vllm(LATENT, gpu="a100", tensor_parallel_size=8, attention_backend="FLASHMLA"),
-        near=vllm(LATENT, gpu="a100", tensor_parallel_size=8, attention_backend="TRITON_MLA"),
+    vary("PS96002", vllm, LATENT, gpu="a100", tensor_parallel_size=8, attention_backend=X)(
+        "FLASHMLA", "TRITON_MLA"
     ),
-    Case(
-        rule="PS96003",
-        bad=vllm(DENSE, "1.2.1", "v100", quantization="fp8"),
-        near=vllm(DENSE, "1.2.1", "t4", quantization="fp8"),
-    ),
-    Case(
-        rule="PS96003",
-        bad=sglang("Qwen/Qwen3-32B-FP8", gpu="t4"),
-        near=sglang("Qwen/Qwen3-32B-FP8", gpu="a100"),
-    ),
-    Case(
-        rule="PS96004",
-        bad=vllm(DENSE, gpu="t4", dtype="bfloat16"),
-        near=vllm(DENSE, gpu="t4", dtype="half"),
-        is_repaired_by_near=True,
-    ),
-    Case(rule="PS96005", bad=sglang(DENSE, gpu="v100"), near=sglang(DENSE, gpu="t4")),
-    Case(
-        rule="PS96006",
-        bad=vllm(DENSE, "1.3.1", "v100"),
-        near=vllm(DENSE, "1.2.1", "v100"),
-        is_repaired_by_near=True,
-    ),
+    vary("PS96003", vllm, DENSE, "1.2.1", X, quantization="fp8")("v100", "t4"),
+    vary("PS96003", sglang, "Qwen/Qwen3-32B-FP8", gpu=X)("t4", "a100"),
+    vary("PS96004", vllm, DENSE, gpu="t4", dtype=X)("bfloat16", "half", is_repaired_by_near=True),
+    vary("PS96005", sglang, DENSE, gpu=X)("v100", "t4"),
+    vary("PS96006", vllm, DENSE, X, "v100")("1.3.1", "1.2.1", is_repaired_by_near=True),
 )
 CASES = (
     *HYBRID_MODELS,

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from tests.checks.support import (
     MODEL,
+    OMIT,
     REMOVE,
     SGLANG_AGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
     VLLM_AGG,
-    VLLM_DISAGG,
     Case,
+    X,
     graph,
-    manifest,
+    sglang_agg,
+    trtllm_agg,
+    trtllm_disagg,
+    vary,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 
 # A known issue of that release.
@@ -40,186 +46,112 @@ def serves(model: str, reasoning: object = None, tools: object = None) -> dict[s
 VISION = {"model/id": "Qwen/Qwen3-VL-8B-Instruct", "model/revision": None}
 
 CASES: tuple[Case, ...] = (
-    Case(
-        rule="PS601",  # a prefill worker generates one token
-        bad=graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}),
-        near=graph(TRTLLM_DISAGG, {"prefill/config/stream_interval": 20}),
+    # a prefill worker generates one token
+    vary("PS601", trtllm_disagg)(
+        {"decode/config/stream_interval": 20}, {"prefill/config/stream_interval": 20}
     ),
-    Case(
-        rule="PS601",
-        bad=graph(VLLM_AGG, {"worker/config/stream-interval": 2}),
-        near=graph(VLLM_AGG, {"worker/config/stream-interval": 1}),
+    vary("PS601", vllm_agg, {"worker/config/stream-interval": X})(2, 1),
+    vary("PS601", sglang_agg)(
+        {"worker/args": ["--stream-interval", "8"]},
+        {
+            "worker/args": ["--stream-interval", "8"],
+            "model/reasoning_parser": "qwen3",
+            "model/tool_call_parser": "hermes",
+        },
     ),
-    Case(
-        rule="PS601",
-        bad=graph(SGLANG_AGG, {"worker/args": ["--stream-interval", "8"]}),
-        near=graph(
-            SGLANG_AGG,
-            {
-                "worker/args": ["--stream-interval", "8"],
-                "model/reasoning_parser": "qwen3",
-                "model/tool_call_parser": "hermes",
-            },
-        ),
+    vary("PS602", trtllm_agg, {"model/tool_call_parser": REMOVE, "worker/args": X})(
+        OMIT, ["--dyn-tool-call-parser", "harmony"]
     ),
-    Case(
-        rule="PS602",
-        bad=graph(TRTLLM_AGG, {"model/tool_call_parser": REMOVE}),
-        near=graph(
-            TRTLLM_AGG,
-            {
-                "model/tool_call_parser": REMOVE,
-                "worker/args": ["--dyn-tool-call-parser", "harmony"],
-            },
-        ),
+    vary("PS602", vllm_agg)(
+        {"model/reasoning_parser": "basic"}, serves(LLAMA, "basic", "llama3_json")
     ),
-    Case(
-        rule="PS602",
-        bad=graph(VLLM_AGG, {"model/reasoning_parser": "basic"}),
-        near=graph(VLLM_AGG, serves(LLAMA, "basic", "llama3_json")),
+    # what reads <think>, whatever its name
+    vary("PS602", sglang_agg)(
+        serves("Qwen/Qwen3.6-35B-A3B", None, "qwen3_coder"),
+        serves("Qwen/Qwen3.6-35B-A3B", "deepseek_r1", "nemotron_nano"),
     ),
-    Case(
-        rule="PS602",  # what reads <think>, whatever its name
-        bad=graph(SGLANG_AGG, serves("Qwen/Qwen3.6-35B-A3B", None, "qwen3_coder")),
-        near=graph(SGLANG_AGG, serves("Qwen/Qwen3.6-35B-A3B", "deepseek_r1", "nemotron_nano")),
+    # a note; the other reasons only on request
+    vary("PS602", vllm_agg)(serves("Qwen/Qwen3-32B-FP8"), serves("nvidia/DeepSeek-V3.1-NVFP4")),
+    # Instruct models of Qwen3 do not reason
+    vary("PS602", vllm_agg)(
+        serves("Qwen/Qwen3-30B-A3B-Thinking-2507"), serves("Qwen/Qwen3-30B-A3B-Instruct-2507")
     ),
-    Case(
-        rule="PS602",  # a note; the other reasons only on request
-        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-32B-FP8")),
-        near=graph(VLLM_AGG, serves("nvidia/DeepSeek-V3.1-NVFP4")),
+    # thinking is off
+    vary("PS602", vllm_agg)(
+        serves("Qwen/Qwen3-8B"),
+        serves("Qwen/Qwen3-8B") | {"worker/args": ["--dyn-default-thinking-mode", "disabled"]},
     ),
-    Case(
-        rule="PS602",  # Instruct models of Qwen3 do not reason
-        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-30B-A3B-Thinking-2507")),
-        near=graph(VLLM_AGG, serves("Qwen/Qwen3-30B-A3B-Instruct-2507")),
+    # Qwen3-Coder writes XML
+    vary("PS602", vllm_agg)(
+        serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "hermes"),
+        serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "qwen3_coder"),
     ),
-    Case(
-        rule="PS602",  # thinking is off
-        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-8B")),
-        near=graph(
-            VLLM_AGG,
-            serves("Qwen/Qwen3-8B") | {"worker/args": ["--dyn-default-thinking-mode", "disabled"]},
-        ),
+    # an alias, and another release's
+    vary("PS602", vllm_agg)(
+        serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseek_v3_1"),
+        serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseekv4"),
     ),
-    Case(
-        rule="PS602",  # Qwen3-Coder writes XML
-        bad=graph(VLLM_AGG, serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "hermes")),
-        near=graph(VLLM_AGG, serves("Qwen/Qwen3-Coder-30B-A3B-Instruct", None, "qwen3_coder")),
+    # K3 has no <think>
+    vary("PS602", vllm_agg)(
+        serves("moonshotai/Kimi-K3", "kimi_k25", "kimi_k3"),
+        serves("moonshotai/Kimi-K2.6", "kimi_k25", "kimi_k2"),
     ),
-    Case(
-        rule="PS602",  # an alias, and another release's
-        bad=graph(VLLM_AGG, serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseek_v3_1")),
-        near=graph(VLLM_AGG, serves("nvidia/DeepSeek-V4-Pro-NVFP4", "deepseek_v4", "deepseekv4")),
+    # a note: the reasoning is separated, tool calls are not
+    vary("PS602", vllm_agg)(
+        serves("zai-org/GLM-5.2-FP8", "glm45"), serves("stepfun-ai/step3-fp8", "step3")
     ),
-    Case(
-        rule="PS602",  # K3 has no <think>
-        bad=graph(VLLM_AGG, serves("moonshotai/Kimi-K3", "kimi_k25", "kimi_k3")),
-        near=graph(VLLM_AGG, serves("moonshotai/Kimi-K2.6", "kimi_k25", "kimi_k2")),
+    # vLLM's parsers are in the frontend
+    vary("PS602", vllm_agg)(
+        serves("MiniMaxAI/MiniMax-M2.5"),
+        serves("MiniMaxAI/MiniMax-M2.5") | {"frontend/args": ["--dyn-chat-processor", "vllm"]},
     ),
-    Case(
-        rule="PS602",  # a note: the reasoning is separated, tool calls are not
-        bad=graph(VLLM_AGG, serves("zai-org/GLM-5.2-FP8", "glm45")),
-        near=graph(VLLM_AGG, serves("stepfun-ai/step3-fp8", "step3")),
+    # a template of one's own may ask for another format
+    vary("PS602", vllm_agg)(
+        serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes"),
+        serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes")
+        | {"worker/args": ["--custom-jinja-template", "/etc/template.jinja"]},
     ),
-    Case(
-        rule="PS602",  # vLLM's parsers are in the frontend
-        bad=graph(VLLM_AGG, serves("MiniMaxAI/MiniMax-M2.5")),
-        near=graph(
-            VLLM_AGG,
-            serves("MiniMaxAI/MiniMax-M2.5") | {"frontend/args": ["--dyn-chat-processor", "vllm"]},
-        ),
+    vary("PS603", trtllm_agg, {"model/reasoning_parser": X})("gpt-oss", "gpt_oss", also=("PS602",)),
+    vary("PS603", trtllm_agg)(
+        {"worker/env/DYN_TOOL_CALL_PARSER": "", "model/tool_call_parser": "x"},
+        {"model/tool_call_parser": "hermes"},
     ),
-    Case(
-        rule="PS602",  # a template of one's own may ask for another format
-        bad=graph(VLLM_AGG, serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes")),
-        near=graph(
-            VLLM_AGG,
-            serves("meta-llama/Llama-3.3-70B-Instruct", None, "hermes")
-            | {"worker/args": ["--custom-jinja-template", "/etc/template.jinja"]},
-        ),
-    ),
-    Case(
-        rule="PS603",
-        bad=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt-oss"}),
-        near=graph(TRTLLM_AGG, {"model/reasoning_parser": "gpt_oss"}),
-        also=("PS602",),
-    ),
-    Case(
-        rule="PS603",
-        bad=graph(
-            TRTLLM_AGG, {"worker/env/DYN_TOOL_CALL_PARSER": "", "model/tool_call_parser": "x"}
-        ),
-        near=graph(TRTLLM_AGG, {"model/tool_call_parser": "hermes"}),
-    ),
-    Case(
-        rule="PS604",
-        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--dyn-reasoning-parser", "basic"]}),
-        near=graph(TRTLLM_DISAGG, {"engine/args": ["--dyn-reasoning-parser", "basic"]}),
+    vary("PS604", trtllm_disagg)(
+        {"decode/args": ["--dyn-reasoning-parser", "basic"]},
+        {"engine/args": ["--dyn-reasoning-parser", "basic"]},
         also=("PS150", "PS602"),
     ),
-    Case(
-        rule="PS604",
-        bad=manifest(VLLM_DISAGG, NO_PARSER),
-        near=manifest(VLLM_DISAGG, {**NO_PARSER, f"{DECODE_ENV}/R": PARSER}),
+    vary("PS604", vllm_disagg_dgd)(NO_PARSER, {**NO_PARSER, f"{DECODE_ENV}/R": PARSER}),
+    vary("PS605", vllm_agg, {"frontend/args": X})(
+        ["--dyn-chat-processor", "vllm"], ["--dyn-chat-processor", "dynamo"]
     ),
-    Case(
-        rule="PS605",
-        bad=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "vllm"]}),
-        near=graph(VLLM_AGG, {"frontend/args": ["--dyn-chat-processor", "dynamo"]}),
+    vary("PS605", sglang_agg, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang", "model/id": X})(
+        OMIT, LLAMA
     ),
-    Case(
-        rule="PS605",
-        bad=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang"}),
-        near=graph(SGLANG_AGG, {"frontend/env/DYN_CHAT_PROCESSOR": "sglang", "model/id": LLAMA}),
-    ),
-    Case(
-        rule="PS606",
-        bad=graph(TRTLLM_AGG),
-        near=graph(TRTLLM_AGG, {"model/harmony_vocabulary": "/opt/model-cache/encodings"}),
-    ),
-    Case(
-        rule="PS607",
-        bad=graph(TRTLLM_DISAGG, {"decode/args": ["--served-model-name", "gpt-oss"]}),
-        near=graph(TRTLLM_DISAGG, {"engine/args": ["--served-model-name", "gpt-oss"]}),
+    vary("PS606", trtllm_agg)(OMIT, {"model/harmony_vocabulary": "/opt/model-cache/encodings"}),
+    vary("PS607", trtllm_disagg)(
+        {"decode/args": ["--served-model-name", "gpt-oss"]},
+        {"engine/args": ["--served-model-name", "gpt-oss"]},
         also=("PS150",),
     ),
-    Case(
-        rule="PS607",  # set in the engine file
-        bad=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": "gpt-oss"}),
-        near=manifest(VLLM_DISAGG, {**UNNAMED, "decode/served-model-name": [MODEL["id"], "b"]}),
+    # set in the engine file
+    vary("PS607", vllm_disagg_dgd, {**UNNAMED, "decode/served-model-name": X})(
+        "gpt-oss", [MODEL["id"], "b"]
     ),
-    Case(
-        rule="PS608",
-        bad=graph(SGLANG_AGG, {"model/served_name": "gpt-oss:120b"}),
-        near=graph(VLLM_AGG, {"model/served_name": "gpt-oss:120b"}),
+    vary("PS608", graph, X, {"model/served_name": "gpt-oss:120b"})(SGLANG_AGG, VLLM_AGG),
+    vary("PS609", sglang_agg, {"worker/args": X})(
+        ["--tool-call-parser", "gpt-oss"], ["--reasoning-parser", "gpt-oss"]
     ),
-    Case(
-        rule="PS609",
-        bad=graph(SGLANG_AGG, {"worker/args": ["--tool-call-parser", "gpt-oss"]}),
-        near=graph(SGLANG_AGG, {"worker/args": ["--reasoning-parser", "gpt-oss"]}),
+    vary(
+        "PS609",
+        sglang_agg,
+        {"worker/config/tool-call-parser": "gpt-oss", "model/tool_call_parser": X},
+    )(OMIT, REMOVE),
+    vary("PS610", graph, X, {"engine/args": ["--modality", "multimodal"]} | OF_1_2)(
+        TRTLLM_DISAGG, TRTLLM_AGG, is_repaired_by_near=True
     ),
-    Case(
-        rule="PS609",
-        bad=graph(SGLANG_AGG, {"worker/config/tool-call-parser": "gpt-oss"}),
-        near=graph(
-            SGLANG_AGG,
-            {"worker/config/tool-call-parser": "gpt-oss", "model/tool_call_parser": REMOVE},
-        ),
+    vary("PS610", trtllm_disagg)(
+        {"engine/args": ["--enable-multimodal"]} | OF_1_2, {"engine/args": ["--enable-multimodal"]}
     ),
-    Case(
-        rule="PS610",
-        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
-        near=graph(TRTLLM_AGG, {"engine/args": ["--modality", "multimodal"]} | OF_1_2),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS610",
-        bad=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]} | OF_1_2),
-        near=graph(TRTLLM_DISAGG, {"engine/args": ["--enable-multimodal"]}),
-    ),
-    Case(
-        rule="PS613",
-        bad=graph(TRTLLM_AGG, VISION),
-        near=graph(TRTLLM_AGG, VISION | {"worker/args": ["--modality", "multimodal"]}),
-    ),
+    vary("PS613", trtllm_agg)(VISION, VISION | {"worker/args": ["--modality", "multimodal"]}),
 )

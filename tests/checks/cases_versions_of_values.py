@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.checks.own_manifests import component, connector, deployment, flags, transfer
-from tests.checks.support import Case
+from tests.checks.support import OMIT, Case, X, vary
 
 DENSE, HYBRID, WINDOWED = "Qwen/Qwen3-8B", "Qwen/Qwen3.5-27B", "google/gemma-4-31B-it"
 CPU, SIMPLE = "OffloadingConnector", "SimpleCPUOffloadConnector"
@@ -37,119 +37,53 @@ def hybrid(*args: str, version: str, name: str = CPU) -> str:
 
 
 VALUES = (
-    Case(
-        rule="PS163",
-        bad=worker("--kv-cache-dtype", "nvfp4", version="1.1.0"),
-        near=worker("--kv-cache-dtype", "nvfp4", version="1.2.0"),
+    vary("PS163", worker, "--kv-cache-dtype", "nvfp4", version=X)("1.1.0", "1.2.0"),
+    # removed in 0.26
+    vary("PS163", worker, "--all2all-backend", "mori", version=X)("1.4.0", "1.2.0"),
+    vary("PS163", worker, *drafting(method="ngram_gpu"), version=X)("1.0.0", "1.1.0"),
+    vary("PS163", worker, "--moe-runner-backend", "marlin", kind="sglang", version=X)(
+        "1.2.0", "1.3.0"
     ),
-    Case(  # removed in 0.26
-        rule="PS163",
-        bad=worker("--all2all-backend", "mori", version="1.4.0"),
-        near=worker("--all2all-backend", "mori", version="1.2.0"),
+    # vLLM's parser takes any text
+    vary("PS163", worker, "--quantization", X)("fp88", "FP8", is_repaired_by_near=True),
+    # removed in 0.27
+    vary("PS163", worker, "--quantization", "bitsandbytes", version=X)("1.6.1", "1.4.0"),
+    # a plugin may register a name, which then seldom resembles another
+    vary("PS163", worker, "--load-format", X)("safetensor", "gms"),
+    vary("PS163", worker, "--tokenizer-mode", X)("mistal", "mistral", is_repaired_by_near=True),
+    vary("PS163", worker, "--speculative-algorithm", X, kind="sglang")("EAGEL", "eagle"),
+    vary("PS169", worker, *drafting(disable_by_batch_size=8), version=X)("1.1.0", "1.0.0"),
+    vary("PS169", worker, "--attention-config", '{"use_cudnn_prefill": true}', version=X)(
+        "1.4.0", "1.1.0"
     ),
-    Case(
-        rule="PS163",
-        bad=worker(*drafting(method="ngram_gpu"), version="1.0.0"),
-        near=worker(*drafting(method="ngram_gpu"), version="1.1.0"),
-    ),
-    Case(
-        rule="PS163",
-        bad=worker("--moe-runner-backend", "marlin", kind="sglang", version="1.2.0"),
-        near=worker("--moe-runner-backend", "marlin", kind="sglang", version="1.3.0"),
-    ),
-    Case(  # vLLM's parser takes any text
-        rule="PS163",
-        bad=worker("--quantization", "fp88"),
-        near=worker("--quantization", "FP8"),
-        is_repaired_by_near=True,
-    ),
-    Case(  # removed in 0.27
-        rule="PS163",
-        bad=worker("--quantization", "bitsandbytes", version="1.6.1"),
-        near=worker("--quantization", "bitsandbytes", version="1.4.0"),
-    ),
-    Case(  # a plugin may register a name, which then seldom resembles another
-        rule="PS163",
-        bad=worker("--load-format", "safetensor"),
-        near=worker("--load-format", "gms"),
-    ),
-    Case(
-        rule="PS163",
-        bad=worker("--tokenizer-mode", "mistal"),
-        near=worker("--tokenizer-mode", "mistral"),
-        is_repaired_by_near=True,
-    ),
-    Case(
-        rule="PS163",
-        bad=worker("--speculative-algorithm", "EAGEL", kind="sglang"),
-        near=worker("--speculative-algorithm", "eagle", kind="sglang"),
-    ),
-    Case(
-        rule="PS169",
-        bad=worker(*drafting(disable_by_batch_size=8), version="1.1.0"),
-        near=worker(*drafting(disable_by_batch_size=8), version="1.0.0"),
-    ),
-    Case(
-        rule="PS169",
-        bad=worker("--attention-config", '{"use_cudnn_prefill": true}', version="1.4.0"),
-        near=worker("--attention-config", '{"use_cudnn_prefill": true}', version="1.1.0"),
-    ),
-    Case(
-        rule="PS465",
-        bad=worker(*transfer("P2pNcclConnector"), version="1.4.0"),
-        near=worker(*transfer("P2pNcclConnector"), version="1.3.0"),
-    ),
-    Case(  # inside of another
-        rule="PS465",
-        bad=worker(*transfer("MultiConnector", connector("NixlPushConnector")), version="1.3.0"),
-        near=worker(*transfer("MultiConnector", connector("NixlPushConnector")), version="1.4.0"),
+    vary("PS465", worker, *transfer("P2pNcclConnector"), version=X)("1.4.0", "1.3.0"),
+    # inside of another
+    vary("PS465", worker, *transfer("MultiConnector", connector("NixlPushConnector")), version=X)(
+        "1.3.0", "1.4.0"
     ),
 )
 OFFLOADING = (
+    vary("PS462", offload, num_cpu_blocks=1000, version=X)("0.9.0", "0.8.0"),
+    Case("PS462", offload(), offload(spec_name="OwnSpec", spec_module_path="acme.offload")),
     Case(
-        rule="PS462",
-        bad=offload(num_cpu_blocks=1000, version="0.9.0"),
-        near=offload(num_cpu_blocks=1000, version="0.8.0"),
+        "PS463",
+        offload(**SIZE, block_size=256, model=WINDOWED),
+        offload(**SIZE, blocks_per_chunk=4, model=WINDOWED),
     ),
+    Case("PS463", offload(**SIZE, block_size=100), offload(**SIZE, block_size=128)),
     Case(
-        rule="PS462",
-        bad=offload(),
-        near=offload(spec_name="OwnSpec", spec_module_path="acme.offload"),
+        "PS463",
+        offload(**SIZE, block_size=128, blocks_per_chunk=8),
+        offload(**SIZE, block_size=128, blocks_per_chunk=8, version="1.3.0"),
     ),
-    Case(
-        rule="PS463",
-        bad=offload(**SIZE, block_size=256, model=WINDOWED),
-        near=offload(**SIZE, blocks_per_chunk=4, model=WINDOWED),
-    ),
-    Case(
-        rule="PS463",
-        bad=offload(**SIZE, block_size=100),
-        near=offload(**SIZE, block_size=128),
-    ),
-    Case(
-        rule="PS463",
-        bad=offload(**SIZE, block_size=128, blocks_per_chunk=8),
-        near=offload(**SIZE, block_size=128, blocks_per_chunk=8, version="1.3.0"),
-    ),
-    Case(
-        rule="PS463",
-        bad=offload(**SIZE, eviction_policy="fifo"),
-        near=offload(**SIZE, eviction_policy="arc"),
-    ),
-    Case(
-        rule="PS464",
-        bad=hybrid(version="1.3.0"),
-        near=hybrid("--enable-prefix-caching", version="1.3.0"),
-    ),
-    Case(  # on by default since 0.28
-        rule="PS464",
-        bad=hybrid("--no-enable-prefix-caching", version="1.5.0"),
-        near=hybrid(version="1.5.0"),
-    ),
-    Case(
-        rule="PS464",
-        bad=worker(*transfer(SIMPLE), "--no-enable-prefix-caching", version="1.3.0"),
-        near=worker(*transfer(SIMPLE), version="1.3.0"),
+    Case("PS463", offload(**SIZE, eviction_policy="fifo"), offload(**SIZE, eviction_policy="arc")),
+    vary("PS464", hybrid, X, version="1.3.0")(OMIT, "--enable-prefix-caching"),
+    # with either value: PS950
+    vary("PS464", hybrid, X, version="1.2.0")(OMIT, "--enable-prefix-caching"),
+    # on by default since 0.28
+    vary("PS464", hybrid, X, version="1.5.0")("--no-enable-prefix-caching", OMIT),
+    vary("PS464", worker, *transfer(SIMPLE), X, version="1.3.0")(
+        "--no-enable-prefix-caching", OMIT
     ),
 )
 CASES = (*VALUES, *OFFLOADING)

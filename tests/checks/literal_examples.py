@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.checks.support import VLLM_AGG, Case, graph, manifest
+from tests.checks.support import Case, vllm_agg, vllm_agg_dgd
 
-GRAPH = graph(VLLM_AGG)
+GRAPH = vllm_agg()
 LITERAL: Mapping[str, Case] = {
     case.rule: case
     for case in (
@@ -17,14 +17,14 @@ LITERAL: Mapping[str, Case] = {
         ),
         Case(
             rule="PS005",
-            bad=graph(VLLM_AGG, {"checks/suppress/PS803": "one node is all there is"}),
-            near=graph(VLLM_AGG, {"checks/suppress/PS810": "a test needs one frontend"}),
+            bad=vllm_agg({"checks/suppress/PS803": "one node is all there is"}),
+            near=vllm_agg({"checks/suppress/PS810": "a test needs one frontend"}),
             is_repaired_by_near=True,
         ),
         Case(
             rule="PS006",
-            bad=manifest(VLLM_AGG, {"dgd/spec/backendFramework": ["vllm"]}),
-            near=manifest(VLLM_AGG),
+            bad=vllm_agg_dgd({"dgd/spec/backendFramework": ["vllm"]}),
+            near=vllm_agg_dgd(),
         ),
     )
 }

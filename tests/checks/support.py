@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import KW_ONLY, dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,7 @@ TRTLLM_DISAGG: Mapping[str, Any] = {
     "hardware": B200,
     "engine": {
         "kind": "trtllm",
-        "config": {
-            **TRTLLM_CONFIG,
-            "cache_transceiver_config": {"transceiver_runtime": "PYTHON"},
-        },
+        "config": {**TRTLLM_CONFIG, "cache_transceiver_config": {"transceiver_runtime": "PYTHON"}},
     },
     "prefill": {
         "replicas": 2,
@@ -111,6 +108,8 @@ BASES = {
 # Rules of `--engine-dry-run`.
 DRY_RUN = {"PS186", "PS187", "PS188"}
 REMOVE = object()
+# What `vary` puts the two values in place of, and a value of which there is none.
+X, OMIT = object(), object()
 # Ten times as fast as PyYAML's own: a thousand cases are written while the tests are collected.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -127,13 +126,14 @@ def _write_text(dumper: Any, text: str) -> Any:
 DUMPER.add_representer(str, _write_text)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Case:
     """``bad`` violates the rule, ``near`` almost does; both are complete files."""
 
     rule: str
     bad: str
     near: str
+    _: KW_ONLY
     gpu: str | None = None
     # For the rule's page, see examples.py. Whether this case is the example, instead of the first.
     is_example: bool = False
@@ -142,6 +142,46 @@ class Case:
     fixed: str = ""
     # Further rules that `bad` violates and its repair does not.
     also: tuple[str, ...] = ()
+
+
+class Words(tuple[str, ...]):
+    """Arguments that take the place of one `X`."""
+
+    def __new__(cls, *arguments: str) -> Words:
+        return super().__new__(cls, arguments)
+
+
+def vary(rule: str, write: Callable[..., str], *args: Any, **settings: Any) -> Callable[..., Case]:
+    """`vary(rule, write, X)(bad, near)` is the case whose files ``write`` makes of ``args`` and
+    ``settings`` with ``bad`` or ``near`` in place of `X`. OMIT leaves out the argument or the key.
+    Without arguments, ``bad`` and ``near`` are the arguments.
+    """
+    template = [*args] if args or settings else [X]
+
+    def text(variant: Any) -> str:
+        return write(*_filled(template, variant), **_filled(settings, variant))
+
+    def case(bad: Any, near: Any, **options: Any) -> Case:
+        return Case(rule, text(bad), text(near), **options)
+
+    return case
+
+
+def _filled(template: Any, variant: Any) -> Any:
+    if template is X:
+        return variant
+    if isinstance(template, dict):
+        filled = {key: _filled(value, variant) for key, value in template.items()}
+        return {key: value for key, value in filled.items() if value is not OMIT}
+    if isinstance(template, list):
+        values = [_filled(value, variant) for value in template]
+        return [
+            item
+            for value in values
+            if value is not OMIT
+            for item in (value if isinstance(value, Words) else (value,))
+        ]
+    return template
 
 
 # The changed text of `graph` or `manifest` → its base as a text.
@@ -183,6 +223,15 @@ def manifest(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) 
     return text
 
 
+# `graph` and `manifest` of each base.
+trtllm_disagg, trtllm_agg = partial(graph, TRTLLM_DISAGG), partial(graph, TRTLLM_AGG)
+vllm_disagg, vllm_agg = partial(graph, VLLM_DISAGG), partial(graph, VLLM_AGG)
+sglang_disagg, sglang_agg = partial(graph, SGLANG_DISAGG), partial(graph, SGLANG_AGG)
+trtllm_disagg_dgd, trtllm_agg_dgd = partial(manifest, TRTLLM_DISAGG), partial(manifest, TRTLLM_AGG)
+vllm_disagg_dgd, vllm_agg_dgd = partial(manifest, VLLM_DISAGG), partial(manifest, VLLM_AGG)
+sglang_disagg_dgd, sglang_agg_dgd = partial(manifest, SGLANG_DISAGG), partial(manifest, SGLANG_AGG)
+
+
 @cache
 def check(
     text: str, *, gpu: str | None = None, only: str | None = None, operator: str = DEPLOYED
@@ -209,6 +258,19 @@ def by_rule(rules: Iterable[Rule]) -> list[pytest.ParameterSet]:
 
 def fired(text: str, *, gpu: str | None = None) -> set[str]:
     return {finding.rule for finding in check(text, gpu=gpu)}
+
+
+def found(text: str, rule: str) -> list[Finding]:
+    return [finding for finding in check(text) if finding.rule == rule]
+
+
+def only(text: str, rule: str) -> Finding:
+    (finding,) = found(text, rule)
+    return finding
+
+
+def levels(text: str, rule: str) -> list[str]:
+    return [str(finding.level) for finding in found(text, rule)]
 
 
 def loud(text: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from penstock.checks.baseline import Scope, match, parse_baseline, renewed
 from penstock.checks.finding import Finding, Level
 from penstock.errors import InputError
-from tests.checks.support import TRTLLM_DISAGG, graph
+from tests.checks.support import trtllm_disagg
 from tests.support.command_line import penstock
 
 BAD = {"decode/config/stream_interval": 20}
@@ -30,7 +30,7 @@ def scope(*files: str) -> Scope:
 def case(tmp_path: Path) -> Path:
     (tmp_path / "graphs").mkdir()
     path = tmp_path / "graphs" / "case.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, BAD))
+    path.write_text(trtllm_disagg(BAD))
     return path
 
 
@@ -61,7 +61,7 @@ def test_lines_may_move_and_the_folder_of_the_call_does_not_matter(case: Path) -
 def test_a_new_finding_is_reported_and_a_solved_one_is_counted_as_stale(case: Path) -> None:
     file = case.parents[1] / "baseline.json"
     penstock("check", str(case), "--baseline", str(file), "--write-baseline")
-    case.write_text(graph(TRTLLM_DISAGG, {"frontend": {"migration_limit": 0}}))
+    case.write_text(trtllm_disagg({"frontend": {"migration_limit": 0}}))
     done = penstock("check", str(case), "--baseline", str(file), "--json")
     document = json.loads(done.stdout)
     assert "PS511" in {found["rule"] for found in document["findings"]}
@@ -75,7 +75,7 @@ def test_a_new_finding_is_reported_and_a_solved_one_is_counted_as_stale(case: Pa
 def test_another_component_with_the_same_cause_is_reported(case: Path) -> None:
     file = case.parents[1] / "baseline.json"
     penstock("check", str(case), "--baseline", str(file), "--write-baseline")
-    case.write_text(graph(TRTLLM_DISAGG, {"engine/config/stream_interval": 20}))
+    case.write_text(trtllm_disagg({"engine/config/stream_interval": 20}))
     done = penstock("check", str(case), "--baseline", str(file), "--select", "PS601")
     assert "PS601 warning" in done.stdout
 
@@ -98,8 +98,7 @@ def test_a_finding_that_occurs_twice_has_two_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"rule": "PS602"}, {"file": "h.yaml"}, {"place": "a.c"}, {"message": "n"}],
+    "change", [{"rule": "PS602"}, {"file": "h.yaml"}, {"place": "a.c"}, {"message": "n"}]
 )
 def test_rule_file_place_and_message_identify_a_finding(change: dict[str, str]) -> None:
     baseline = renewed([finding()], None, Path(), scope())

@@ -8,13 +8,14 @@ from penstock.checks.finding import Level
 from tests.checks.support import (
     REMOVE,
     TRTLLM_AGG,
-    TRTLLM_DISAGG,
     VLLM_AGG,
     check,
-    graph,
+    levels,
     manifest,
+    trtllm_disagg,
+    vllm_agg_dgd,
 )
-from tests.checks.test_versions import levels, with_image
+from tests.checks.test_versions import with_image
 
 WORKER = "dgd/spec/components/worker"
 
@@ -33,7 +34,7 @@ def test_min_available_without_grove_is_rejected(
 ) -> None:
     value = {"nvidia.com/enable-grove": "false"} if opts_out else {}
     changes = {f"{WORKER}/minAvailable": 1, "dgd/metadata/annotations": value}
-    findings = check(manifest(VLLM_AGG, changes), only="PS760", operator=operator)
+    findings = check(vllm_agg_dgd(changes), only="PS760", operator=operator)
     assert [str(finding.level) for finding in findings] == expected
 
 
@@ -46,7 +47,7 @@ def test_operators_before_1_1_do_not_shorten_names(operator: str, expected: Leve
         "dgd/metadata/annotations": {},
         f"{WORKER}/multinode": {"nodeCount": 2},
     }
-    (finding,) = check(manifest(VLLM_AGG, changes), only="PS752", operator=operator)
+    (finding,) = check(vllm_agg_dgd(changes), only="PS752", operator=operator)
     assert finding.level is expected
 
 
@@ -59,7 +60,7 @@ def test_all_devices_fail_on_roce_nodes_with_many_gpus(
 ) -> None:
     variables = {"UCX_NET_DEVICES": "all", "UCX_IB_ADDR_TYPE": address_type}
     changes = {f"decode/env/{name}": value for name, value in variables.items()}
-    text = graph(TRTLLM_DISAGG, {**changes, "decode/gpus": gpus})
+    text = trtllm_disagg({**changes, "decode/gpus": gpus})
     assert levels(text, "PS436") == expected
 
 

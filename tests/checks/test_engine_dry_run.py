@@ -23,7 +23,15 @@ from penstock.engines.dry_run.protocol import (
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 from penstock.serving.understand import Hints
-from tests.checks.support import SGLANG_AGG, TRTLLM_AGG, VLLM_AGG, VLLM_DISAGG, graph, manifest
+from tests.checks.support import (
+    VLLM_DISAGG,
+    graph,
+    sglang_agg,
+    trtllm_agg,
+    vllm_agg,
+    vllm_agg_dgd,
+    vllm_disagg,
+)
 
 DRY_RUN = ("PS186", "PS187", "PS188")
 ARGS = "dgd/spec/components/worker/podTemplate/spec/containers/main/args"
@@ -69,7 +77,7 @@ def refused(folder: Path, text: str, sentence: str) -> list[Finding]:
 
 def vllm(**config: Any) -> str:
     base = {f"engine/config/{key.replace('_', '-')}": value for key, value in config.items()}
-    return graph(VLLM_AGG, base)
+    return vllm_agg(base)
 
 
 @pytest.mark.parametrize(
@@ -119,14 +127,14 @@ def test_another_version_of_the_image_is_a_warning_with_a_note(
     tmp_path: Path, image: str, note: str
 ) -> None:
     path = "dgd/spec/components/worker/podTemplate/spec/containers/main/image"
-    (finding,) = refused(tmp_path, manifest(VLLM_AGG, {path: image}), "it does not work")
+    (finding,) = refused(tmp_path, vllm_agg_dgd({path: image}), "it does not work")
     assert finding.level is Level.WARNING
     assert f"(code of vLLM 0.31.0; {note})" in finding.message
 
 
 def test_a_setting_that_only_the_image_may_know_is_undecided(tmp_path: Path) -> None:
     path = "dgd/spec/components/worker/podTemplate/spec/containers/main/image"
-    text = manifest(VLLM_AGG, {path: "registry.example/vllm:mine"})
+    text = vllm_agg_dgd({path: "registry.example/vllm:mine"})
     (finding,) = refused(tmp_path, text, "unrecognized arguments: --new-flag")
     assert (finding.rule, finding.level) == ("PS187", Level.NOTE)
     assert "--new-flag" in finding.message
@@ -134,52 +142,44 @@ def test_a_setting_that_only_the_image_may_know_is_undecided(tmp_path: Path) -> 
     assert finding.rule == "PS186"
 
 
-def test_an_argument_that_only_the_cluster_knows_is_undecided(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    text = graph(VLLM_AGG, {"worker/args": ["--max-num-seqs", "$(MOST)"]})
+ACCEPTED = Accepted(resolved=Resolved())
+
+
+@pytest.mark.parametrize(
+    ("text", "outcome", "reason", "asked"),
+    [
+        (vllm_agg({"worker/args": ["--max-num-seqs", "$(MOST)"]}), ACCEPTED, "of $(MOST)", 0),
+        (vllm_agg({"model/id": "my/model"}), ACCEPTED, "not know the config.json of my/model", 0),
+        (trtllm_agg(), ACCEPTED, "TensorRT-LLM is only in its image", 0),
+        (vllm_agg(), Undecided(reason="it reads /opt/x"), "it reads /opt/x", 1),
+        (vllm_agg(), MissingToolError("it does not start: x"), "it does not start: x", 1),
+    ],
+)
+def test_what_cannot_be_decided_is_a_note_with_the_reason(
+    tmp_path: Path, text: str, outcome: Outcome | MissingToolError, reason: str, asked: int
+) -> None:
+    engines = Engines(tmp_path, outcome)
     (finding,) = findings(text, engines)
-    assert finding.message.endswith("only the cluster knows the value of $(MOST)")
-    assert engines.asked == []
-
-
-def test_what_cannot_be_decided_is_a_note_with_the_reason(tmp_path: Path) -> None:
-    (finding,) = findings(vllm(), Engines(tmp_path, Undecided(reason="it reads /opt/x")))
     assert (finding.rule, finding.level) == ("PS187", Level.NOTE)
-    assert finding.message.endswith("it reads /opt/x")
-
-
-def test_an_unknown_model_is_not_asked_about(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    (finding,) = findings(graph(VLLM_AGG, {"model/id": "my-org/my-model"}), engines)
-    assert "does not know the config.json of my-org/my-model" in finding.message
-    assert engines.asked == []
+    assert reason in finding.message
+    assert len(engines.asked) == asked
 
 
 def test_a_missing_environment_is_a_note_with_the_command(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()), installed=())
-    (finding,) = findings(graph(SGLANG_AGG), engines)
+    engines = Engines(tmp_path, ACCEPTED, installed=())
+    (finding,) = findings(sglang_agg(), engines)
     assert "penstock tools env install sglang-check" in finding.message
 
 
-def test_code_that_does_not_start_is_a_note(tmp_path: Path) -> None:
-    (finding,) = findings(vllm(), Engines(tmp_path, MissingToolError("it does not start: x")))
-    assert "it does not start: x" in finding.message
-
-
-def test_tensorrt_llm_is_not_asked(tmp_path: Path) -> None:
-    (finding,) = findings(graph(TRTLLM_AGG), Engines(tmp_path, Accepted(resolved=Resolved())))
-    assert "TensorRT-LLM is only in its image" in finding.message
-
-
 def test_the_engine_gets_the_graphs_gpus(tmp_path: Path) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
+    engines = Engines(tmp_path, ACCEPTED)
     assert findings(vllm(), engines) == []
     (asked,) = engines.asked
     assert (asked.hardware.name, asked.hardware.sm, asked.hardware.count) == ("b200", 100, 2)
 
 
 def test_without_a_gpu_a_refusal_counts_if_hopper_and_blackwell_refuse(tmp_path: Path) -> None:
-    text = manifest(VLLM_AGG).replace("NVIDIA-B200", "another")
+    text = vllm_agg_dgd().replace("NVIDIA-B200", "another")
     engines = Engines(tmp_path, Refused(message="no"))
     assert [finding.rule for finding in findings(text, engines)] == ["PS186"]
     assert [asked.hardware.name for asked in engines.asked] == ["h200", "b200"]
@@ -187,7 +187,7 @@ def test_without_a_gpu_a_refusal_counts_if_hopper_and_blackwell_refuse(tmp_path:
 
 def test_no_engine_is_asked_without_the_option(tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
-    path.write_text(graph(TRTLLM_AGG))
+    path.write_text(trtllm_agg())
     assert not {finding.rule for finding in check_file(path, Hints())} & set(DRY_RUN)
 
 
@@ -239,7 +239,7 @@ def test_block_sizes_that_vllm_converts_are_no_problem(tmp_path: Path) -> None:
 
 
 def test_what_both_pools_set_is_left_to_the_rules(tmp_path: Path) -> None:
-    text = graph(VLLM_DISAGG)  # block-size is set
+    text = vllm_disagg()  # block-size is set
     assert not pools(tmp_path, text, Resolved(block_size=64), Resolved(block_size=48))
 
 
@@ -259,8 +259,8 @@ def test_code_in_a_models_folder_is_not_run(tmp_path: Path) -> None:
     folder.mkdir()
     config = {"model_type": "llama", "auto_map": {"AutoConfig": "configuration_own.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    text = manifest(VLLM_AGG, {f"{ARGS}/2": f"--model={folder}"})
+    engines = Engines(tmp_path, ACCEPTED)
+    text = vllm_agg_dgd({f"{ARGS}/2": f"--model={folder}"})
     path = tmp_path / "file.yaml"
     path.write_text(text)
     (finding,) = (
@@ -299,8 +299,8 @@ def test_an_engine_gets_a_copy_of_the_config_of_a_models_folder(tmp_path: Path) 
 def test_a_module_that_the_file_names_is_not_imported(
     tmp_path: Path, argument: str, name: str
 ) -> None:
-    engines = Engines(tmp_path, Accepted(resolved=Resolved()))
-    (finding,) = findings(manifest(VLLM_AGG, {f"{ARGS}/2": argument}), engines)
+    engines = Engines(tmp_path, ACCEPTED)
+    (finding,) = findings(vllm_agg_dgd({f"{ARGS}/2": argument}), engines)
     assert finding.rule == "PS187"
     assert f"{name} names Python code, which is not run" in finding.message
     assert engines.asked == []
@@ -320,7 +320,7 @@ def test_an_error_of_dynamos_worker_is_not_called_one_of_the_engine(tmp_path: Pa
     sentence = "--connector is deprecated"
     engines = Engines(tmp_path, Refused(message=sentence, is_of_dynamo=True))
     image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0.2"}
-    (finding,) = findings(graph(VLLM_AGG, image), engines)
+    (finding,) = findings(vllm_agg(image), engines)
     assert finding.message.startswith("dynamo.vllm refuses the configuration of worker")
     assert "(code of Dynamo for vLLM 0.31.0; the image has 0.16.0)" in finding.message
     assert finding.fix == "Change the settings as the error of dynamo.vllm requires."

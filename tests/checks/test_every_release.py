@@ -14,16 +14,15 @@ from tests.checks.all_cases import cases
 from tests.checks.cases_autoscaling import beside
 from tests.checks.support import (
     REMOVE,
-    SGLANG_DISAGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
-    VLLM_DISAGG,
     check,
     dump,
     is_graph,
-    manifest,
     rendered,
+    sglang_disagg_dgd,
+    trtllm_agg_dgd,
+    trtllm_disagg_dgd,
+    vllm_agg_dgd,
+    vllm_disagg_dgd,
 )
 
 TAG = re.compile(r"^(\s+(?:- )?image: \S+:)\d+\.\d+\.\d+$", re.MULTILINE)
@@ -105,10 +104,8 @@ def test_pools_without_a_transfer_backend_at_a_release_before_1_0() -> None:
     """vLLM's worker had a connector by default then, TensorRT-LLM's never."""
     section = "cache_transceiver_config"
     without = {f"{pool}/{section}": REMOVE for pool in ("prefill", "decode")}
-    assert levels(manifest(TRTLLM_DISAGG, without), "PS401", "0.9.0") == ["error", "error"]
-    text = manifest(
-        VLLM_DISAGG, {f"{pool}/kv-transfer-config": REMOVE for pool in ("prefill", "decode")}
-    )
+    assert levels(trtllm_disagg_dgd(without), "PS401", "0.9.0") == ["error", "error"]
+    text = vllm_disagg_dgd({f"{pool}/kv-transfer-config": REMOVE for pool in ("prefill", "decode")})
     assert levels(text, "PS401", "0.9.0") == []
     assert levels(text, "PS401", "1.0.2") == ["error", "warning"]
 
@@ -132,7 +129,7 @@ def test_pools_without_a_transfer_backend_at_a_release_before_1_0() -> None:
 )
 def test_a_parser_is_one_of_the_release(flag: str, name: str, expected: Mapping[str, str]) -> None:
     args = "dgd/spec/components/worker/podTemplate/spec/containers/main/args"
-    text = manifest(VLLM_AGG, {args: ["--model", "Qwen/Qwen3-32B", flag, name]})
+    text = vllm_agg_dgd({args: ["--model", "Qwen/Qwen3-32B", flag, name]})
     for tag, fix in expected.items():
         fixes = [
             finding.fix.partition(" Replace")[0] for finding in check(at(text, tag), only="PS603")
@@ -142,14 +139,14 @@ def test_a_parser_is_one_of_the_release(flag: str, name: str, expected: Mapping[
 
 def test_a_build_before_a_release_may_have_its_parsers() -> None:
     args = "dgd/spec/components/worker/podTemplate/spec/containers/main/args"
-    text = manifest(VLLM_AGG, {args: ["--model", "a/b", "--dyn-tool-call-parser", "kimi_k3"]})
+    text = vllm_agg_dgd({args: ["--model", "a/b", "--dyn-tool-call-parser", "kimi_k3"]})
     assert levels(text, "PS603", "1.4.0-kimi-k3-dev.1") == ["note"]
     assert levels(text, "PS603", "1.2.0-own-dev.1") == ["error"]
 
 
 def test_block_sizes_of_vllms_pools_may_differ_since_nixl_converts_them() -> None:
     sizes = {"prefill/block-size": 16, "decode/block-size": 64}
-    text = manifest(VLLM_DISAGG, sizes)
+    text = vllm_disagg_dgd(sizes)
     assert levels(text, "PS413", "0.7.1") == ["error"]  # vLLM 0.11
     assert levels(text, "PS413", "1.6.1") == []
 
@@ -170,7 +167,7 @@ def test_the_message_about_kv_block_size_is_that_of_the_release() -> None:
 def plane(variable: str, value: str) -> str:
     """Only the decode worker has the variable."""
     env = "dgd/spec/components/decode/podTemplate/spec/containers/main/env"
-    return manifest(TRTLLM_DISAGG, {f"{env}/{variable}": {"name": variable, "value": value}})
+    return trtllm_disagg_dgd({f"{env}/{variable}": {"name": variable, "value": value}})
 
 
 @pytest.mark.parametrize(
@@ -210,7 +207,7 @@ def test_a_field_of_the_planner_is_one_of_the_release(
 def test_a_smaller_tp_of_decode_is_an_error_before_vllm_0_14() -> None:
     def pools(prefill: int, decode: int) -> str:
         sizes = {"prefill/tensor-parallel-size": prefill, "decode/tensor-parallel-size": decode}
-        return manifest(VLLM_DISAGG, sizes)
+        return vllm_disagg_dgd(sizes)
 
     assert levels(pools(2, 1), "PS446", "0.8.1") == ["error"]  # vLLM 0.12
     assert levels(pools(2, 1), "PS446", "1.6.1") == []
@@ -220,14 +217,14 @@ def test_a_smaller_tp_of_decode_is_an_error_before_vllm_0_14() -> None:
 def test_the_default_backend_of_an_old_image_is_ucx() -> None:
     """Images before 0.8 set TRTLLM_USE_UCX_KVCACHE."""
     key = "cache_transceiver_config/backend"
-    text = manifest(TRTLLM_DISAGG, {f"prefill/{key}": "DEFAULT", f"decode/{key}": "UCX"})
+    text = trtllm_disagg_dgd({f"prefill/{key}": "DEFAULT", f"decode/{key}": "UCX"})
     assert levels(text, "PS402", "0.7.1") == []
     assert levels(text, "PS402", "0.8.1") == ["error"]
 
 
 def test_sglang_uses_mooncake_by_default_in_every_release() -> None:
     none = {"decode/disaggregation-transfer-backend": REMOVE}
-    text = manifest(SGLANG_DISAGG, none)
+    text = sglang_disagg_dgd(none)
     for tag in (OLD, NEW):
         assert levels(text, "PS401", tag) == ["note"], tag
-    assert levels(manifest(TRTLLM_AGG), "PS401", NEW) == []
+    assert levels(trtllm_agg_dgd(), "PS401", NEW) == []

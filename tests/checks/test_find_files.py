@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.checks.find_files import found_files, why_skipped
-from tests.checks.support import TRTLLM_AGG, graph, manifest
+from tests.checks.support import trtllm_agg, trtllm_agg_dgd
 from tests.support.command_line import penstock
 
-GRAPH, MANIFEST = graph(TRTLLM_AGG), manifest(TRTLLM_AGG)
+GRAPH, MANIFEST = trtllm_agg(), trtllm_agg_dgd()
 FILES = {
     "b.yaml": GRAPH,
     "a.yml": MANIFEST,

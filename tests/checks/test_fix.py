@@ -12,13 +12,16 @@ from penstock.checks.finding import Finding, Level
 from penstock.checks.registry import by_id
 from tests.checks.support import (
     REMOVE,
-    SGLANG_AGG,
     TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
     check,
     graph,
-    manifest,
+    sglang_agg,
+    trtllm_agg,
+    trtllm_agg_dgd,
+    trtllm_disagg,
+    vllm_agg,
+    vllm_agg_dgd,
 )
 
 WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
@@ -33,7 +36,7 @@ def found(text: str, rule: str, gpu: str = "b200") -> Finding:
 
 def test_a_frontend_without_a_command_gets_a_variable() -> None:
     bare = {f"{FRONTEND}/command": REMOVE, f"{FRONTEND}/args": REMOVE, f"{FRONTEND}/env": []}
-    text = manifest(VLLM_AGG, bare)
+    text = vllm_agg_dgd(bare)
     fix = found(text, "PS511").yaml
     assert "- name: DYN_MIGRATION_LIMIT" in fix
     assert "args" not in fix
@@ -41,53 +44,51 @@ def test_a_frontend_without_a_command_gets_a_variable() -> None:
 
 def test_a_flag_in_a_script_is_part_of_the_text() -> None:
     script = " ".join([*VLLM, "--gpu-memory-utilization", "0.97"])
-    text = manifest(
-        VLLM_AGG, {f"{WORKER}/command": ["bash", "-c"], f"{WORKER}/args": [f"exec {script}"]}
-    )
+    text = vllm_agg_dgd({f"{WORKER}/command": ["bash", "-c"], f"{WORKER}/args": [f"exec {script}"]})
     finding = found(text, "PS306")
     assert finding.yaml == ""
     assert finding.fix.endswith(" Set `--gpu-memory-utilization 0.9` in the launch script.")
 
 
 def test_a_switch_is_fixed_in_the_spelling_of_the_file() -> None:
-    plain = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True})
+    plain = vllm_agg({"engine/config/no-enable-prefix-caching": True})
     fix: Any = yaml.safe_load(found(plain, "PS502").yaml)
     assert fix == {"worker": {"config": {"no-enable-prefix-caching": False}}}
     pasted = {"worker/config/no-enable-prefix-caching": False}
-    fixed = graph(VLLM_AGG, {"engine/config/no-enable-prefix-caching": True, **pasted})
+    fixed = vllm_agg({"engine/config/no-enable-prefix-caching": True, **pasted})
     assert not [f for f in check(fixed) if f.rule == "PS502"]
 
 
 def test_the_text_names_the_key_of_the_graph() -> None:
-    parser = found(graph(TRTLLM_AGG, {"model/tool_call_parser": REMOVE}), "PS602")
+    parser = found(trtllm_agg({"model/tool_call_parser": REMOVE}), "PS602")
     assert parser.fix == "Set model.tool_call_parser: harmony."
     assert yaml.safe_load(parser.yaml) == {"model": {"tool_call_parser": "harmony"}}
-    vocabulary = found(graph(TRTLLM_AGG), "PS606")
+    vocabulary = found(trtllm_agg(), "PS606")
     assert (
         vocabulary.fix == "Put the file on a volume and set model.harmony_vocabulary to its folder."
     )
-    assert "TIKTOKEN_ENCODINGS_BASE" in found(manifest(TRTLLM_AGG), "PS606").fix
+    assert "TIKTOKEN_ENCODINGS_BASE" in found(trtllm_agg_dgd(), "PS606").fix
 
 
 def test_a_null_in_a_graph_omits_the_key_and_in_a_manifest_the_key_is_removed() -> None:
     key = "num-gpu-blocks-override"
-    text = graph(VLLM_AGG, {f"worker/config/{key}": 511})
+    text = vllm_agg({f"worker/config/{key}": 511})
     assert yaml.safe_load(found(text, "PS302").yaml) == {"worker": {"config": {key: None}}}
-    fixed = graph(VLLM_AGG, {f"worker/config/{key}": None})
+    fixed = vllm_agg({f"worker/config/{key}": None})
     assert not [f for f in check(fixed) if f.rule in ("PS302", "PS143")]
-    finding = found(manifest(VLLM_AGG, {f"worker/{key}": 511}), "PS302")
+    finding = found(vllm_agg_dgd({f"worker/{key}": 511}), "PS302")
     assert (finding.yaml, finding.fix.endswith(f" Remove `{key}`.")) == ("", True)
 
 
 def test_a_null_in_a_manifest_is_the_text_none() -> None:
-    refused = manifest(VLLM_AGG, {"worker/kv-cache-dtype": None})
+    refused = vllm_agg_dgd({"worker/kv-cache-dtype": None})
     assert "is null, which becomes the string None" in found(refused, "PS143").message
-    taken = manifest(VLLM_AGG, {"worker/num-gpu-blocks-override": None})
+    taken = vllm_agg_dgd({"worker/num-gpu-blocks-override": None})
     assert not [f for f in check(taken) if f.rule == "PS143"]
 
 
 def test_a_value_of_all_pools_is_fixed_where_it_is_set() -> None:
-    text = graph(VLLM_AGG, {"engine/args": ["--kv-cache-dtype", "fp9"]})
+    text = vllm_agg({"engine/args": ["--kv-cache-dtype", "fp9"]})
     finding = found(text, "PS143")
     assert finding.replaces == "--kv-cache-dtype"
     assert finding.fix.endswith(" Replace the existing `--kv-cache-dtype`.")
@@ -95,13 +96,13 @@ def test_a_value_of_all_pools_is_fixed_where_it_is_set() -> None:
 
 
 def test_pools_do_not_agree_on_what_a_kernel_lacks() -> None:
-    text = graph(TRTLLM_DISAGG, {"decode/config/kv_cache_config/dtype": "auto"})
+    text = trtllm_disagg({"decode/config/kv_cache_config/dtype": "auto"})
     assert "dtype: auto" in found(text, "PS414", gpu="h100").yaml
 
 
 @pytest.mark.parametrize("lacking", ["prefill", "decode"])
 def test_pools_agree_on_transports_that_reach_gpus(lacking: str) -> None:
-    text = graph(TRTLLM_DISAGG, {f"{lacking}/env/UCX_TLS": "rc_x,rc"})
+    text = trtllm_disagg({f"{lacking}/env/UCX_TLS": "rc_x,rc"})
     assert "cuda_copy" in found(text, "PS437").yaml
 
 
@@ -109,7 +110,7 @@ def test_pools_agree_on_transports_that_reach_gpus(lacking: str) -> None:
 def test_graph_sizes_are_fixed_for_both_rules(rule: str) -> None:
     largest = 100 if rule == "PS110" else 128
     sizes = {"batch_sizes": [8, 128], "max_batch_size": largest}
-    text = graph(TRTLLM_AGG, {"worker/config/cuda_graph_config": sizes})
+    text = trtllm_agg({"worker/config/cuda_graph_config": sizes})
     assert len([f for f in check(text) if f.rule in ("PS110", "PS111")]) == 1
     fix: Any = yaml.safe_load(found(text, rule).yaml)
     fixed = {"batch_sizes": [8, 64], "max_batch_size": 64}
@@ -117,22 +118,22 @@ def test_graph_sizes_are_fixed_for_both_rules(rule: str) -> None:
 
 
 def test_a_key_that_an_older_image_has_is_an_error_only_for_newer_ones() -> None:
-    text = graph(VLLM_AGG, {"worker/config/swap-space": 2})
+    text = vllm_agg({"worker/config/swap-space": 2})
     image = {"engine/image": "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.0.2"}
-    older = graph(VLLM_AGG, {"worker/config/swap-space": 2, **image})
+    older = vllm_agg({"worker/config/swap-space": 2, **image})
     assert found(text, "PS144").level is Level.ERROR
     assert not {f.rule for f in check(older)} & {"PS142", "PS144"}
 
 
 def test_a_removed_key_is_named_with_its_replacement() -> None:
     gone = {"worker/config/attention-config": {"use_fp4_indexer_cache": True}}
-    assert "indexer_kv_dtype: mxfp4" in found(graph(VLLM_AGG, gone), "PS169").fix
+    assert "indexer_kv_dtype: mxfp4" in found(vllm_agg(gone), "PS169").fix
 
 
 def test_a_key_is_fixed_where_it_is_set() -> None:
     """The finding is at the context length; the memory fraction, which fixes it, is a flag."""
     flag = ["--gpu-memory-utilization", "0.2"]
-    text = graph(VLLM_AGG, {"worker/args": flag, "model/context_length": 131072})
+    text = vllm_agg({"worker/args": flag, "model/context_length": 131072})
     finding = found(text, "PS302")
     assert yaml.safe_load(finding.yaml)["worker"]["args"][0] == flag[0]
     assert finding.fix.endswith(" Replace the existing `--gpu-memory-utilization`.")
@@ -140,14 +141,14 @@ def test_a_key_is_fixed_where_it_is_set() -> None:
 
 def test_a_key_is_fixed_by_the_name_in_the_file() -> None:
     config = {"moe-runner-backend": "triton_kernel", "expert-parallel-size": 2}
-    text = graph(SGLANG_AGG, {f"worker/config/{key}": value for key, value in config.items()})
+    text = sglang_agg({f"worker/config/{key}": value for key, value in config.items()})
     fix: Any = yaml.safe_load(found(text, "PS223").yaml)
     assert fix == {"worker": {"config": {"expert-parallel-size": 1}}}
 
 
 def test_the_fix_of_an_override_is_text() -> None:
     part = ["--trtllm.kv_cache_config.free_gpu_memory_fraction", "0.99"]
-    finding = found(graph(TRTLLM_AGG, {"worker/args": part}), "PS306")
+    finding = found(trtllm_agg({"worker/args": part}), "PS306")
     assert (finding.yaml, part[0] in finding.fix) == ("", True)
 
 

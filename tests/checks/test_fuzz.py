@@ -33,44 +33,25 @@ from tests.checks.support import BASES, LOADER, check, dump, is_graph, manifest
 
 Path_ = tuple[str | int, ...]
 ODD: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    3,
-    2**31,
-    2**63,
-    1.5,
-    -0.5,
-    float("inf"),
-    float("nan"),
-    "",
-    " ",
-    "a",
-    "$(X)",
-    "${X}",
-    "1e3",
-    "08",
-    "no",
-    "12:30",
-    "\x00",
-    "ü" * 70,
-    "-",
-    "--",
-    "--x=y",
-    "x" * 300,
-    [],
-    [None],
-    [[]],
-    ["--model"],
-    [{"name": "main"}],
-    {},
-    {"": ""},
-    {"a": {"b": {"c": []}}},
-    {1: 2},
-    {"name": "X", "value": "1"},
+    *(None, True, False, 0, -1, 1, 3, 2**31, 2**63, 1.5, -0.5, float("inf"), float("nan")),
+    *(
+        "",
+        " ",
+        "a",
+        "$(X)",
+        "${X}",
+        "1e3",
+        "08",
+        "no",
+        "12:30",
+        "\x00",
+        "ü" * 70,
+        "-",
+        "--",
+        "--x=y",
+    ),
+    *("x" * 300, [], [None], [[]], ["--model"], [{"name": "main"}], {}, {"": ""}, {1: 2}),
+    *({"a": {"b": {"c": []}}}, {"name": "X", "value": "1"}),
 ]
 SOUND_GRAPHS = [copy.deepcopy(dict(base)) for base in BASES.values()]
 
@@ -137,10 +118,7 @@ def fails_to_render(text: str) -> bool:
 
 
 SETTINGS = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
+    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 

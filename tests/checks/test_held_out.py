@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Level
 from tests.checks.cases_engine_kernels import vllm
-from tests.checks.support import REMOVE, TRTLLM_AGG, TRTLLM_DISAGG, VLLM_AGG, check, graph, manifest
+from tests.checks.support import (
+    REMOVE,
+    check,
+    only,
+    trtllm_agg,
+    trtllm_disagg_dgd,
+    vllm_agg,
+    vllm_agg_dgd,
+)
 
 DECODE = "dgd/spec/components/decode/podTemplate/spec/containers/main"
 WORKER = "dgd/spec/components/worker/podTemplate/spec/containers/main"
@@ -17,13 +25,8 @@ NIC = f"{DECODE}/resources/limits/rdma~1ib"
 PRIVILEGED = {f"{DECODE}/securityContext/privileged": True}
 
 
-def only(text: str, rule: str) -> Finding:
-    (finding,) = [finding for finding in check(text) if finding.rule == rule]
-    return finding
-
-
 def trtllm(changes: Mapping[str, Any]) -> str:
-    return manifest(TRTLLM_DISAGG, changes)
+    return trtllm_disagg_dgd(changes)
 
 
 def test_ipc_lock_replaces_privileged_only_with_an_rdma_resource() -> None:
@@ -35,9 +38,9 @@ def test_ipc_lock_replaces_privileged_only_with_an_rdma_resource() -> None:
 
 def test_the_port_of_a_fix_is_the_one_that_the_worker_serves() -> None:
     ports = {f"{WORKER}/ports": [{"name": "metrics", "containerPort": 9400}]}
-    assert "containerPort: 9090" in only(manifest(VLLM_AGG, ports), "PS727").fix
+    assert "containerPort: 9090" in only(vllm_agg_dgd(ports), "PS727").fix
     moved = {f"{WORKER}/env/PORT": {"name": "DYN_SYSTEM_PORT", "value": "8081"}}
-    assert "containerPort: 8081" in only(manifest(VLLM_AGG, {**ports, **moved}), "PS727").fix
+    assert "containerPort: 8081" in only(vllm_agg_dgd({**ports, **moved}), "PS727").fix
 
 
 def test_the_message_about_visible_devices_states_what_the_process_sees() -> None:
@@ -72,33 +75,31 @@ def test_a_placeholder_has_no_further_problem_at_its_place() -> None:
 
 def test_a_flag_without_its_value_is_not_said_to_use_the_last_one() -> None:
     twice = ["--max-beam-width", "--max-beam-width", "1"]
-    finding = only(graph(TRTLLM_AGG, {"worker/args": twice}), "PS150")
+    finding = only(trtllm_agg({"worker/args": twice}), "PS150")
     assert (finding.level, "expected one argument" in finding.why) == (Level.ERROR, True)
     values = ["--max-beam-width", "2", "--max-beam-width", "1"]
-    finding = only(graph(TRTLLM_AGG, {"worker/args": values}), "PS150")
+    finding = only(trtllm_agg({"worker/args": values}), "PS150")
     assert (finding.level, finding.why) == (Level.WARNING, "The last value is used.")
 
 
 def test_a_name_with_dots_is_a_note() -> None:
-    assert only(manifest(VLLM_AGG, {"dgd/metadata/name": "qwen-0.6b"}), "PS751").level is Level.NOTE
-    assert only(manifest(VLLM_AGG, {"dgd/metadata/name": "Qwen"}), "PS751").level is Level.ERROR
+    assert only(vllm_agg_dgd({"dgd/metadata/name": "qwen-0.6b"}), "PS751").level is Level.NOTE
+    assert only(vllm_agg_dgd({"dgd/metadata/name": "Qwen"}), "PS751").level is Level.ERROR
 
 
 def test_a_value_is_a_note_for_an_image_that_is_not_dynamos() -> None:
     flag = {f"{WORKER}/args/2": "--max-model-len=many"}
     own = {f"{WORKER}/image": "registry.example/team/build:1.6.1"}
     mirror = {f"{WORKER}/image": "registry.example/team/vllm-runtime:1.6.1"}
-    assert only(manifest(VLLM_AGG, {**flag, **mirror}), "PS143").level is Level.ERROR
-    assert only(manifest(VLLM_AGG, {**flag, **own}), "PS143").level is Level.NOTE
+    assert only(vllm_agg_dgd({**flag, **mirror}), "PS143").level is Level.ERROR
+    assert only(vllm_agg_dgd({**flag, **own}), "PS143").level is Level.NOTE
 
 
 def test_a_file_for_a_heredoc_is_a_template() -> None:
     name = {"dgd/metadata/name": "$NAME", f"{WORKER}/args/1": "$MODEL_PATH"}
-    findings = [
-        finding for finding in check(manifest(VLLM_AGG, name)) if finding.level is not Level.NOTE
-    ]
+    findings = [finding for finding in check(vllm_agg_dgd(name)) if finding.level is not Level.NOTE]
     assert findings == []
-    (filled,) = [finding for finding in check(manifest(VLLM_AGG, name)) if finding.rule == "PS909"]
+    (filled,) = [finding for finding in check(vllm_agg_dgd(name)) if finding.rule == "PS909"]
     assert filled.message == "$NAME in 1 place must be filled by a program"
     assert filled.why.startswith("The values are not known here")
 
@@ -107,7 +108,7 @@ def test_a_file_for_a_heredoc_is_a_template() -> None:
 def test_a_lower_case_name_in_an_image_is_a_placeholder(image: str) -> None:
     """As in the golden files of the operator's tests, whose values a test compares."""
     changed = {f"{WORKER}/image": image, "dgd/metadata/name": "$glob:agg-*"}
-    findings = check(manifest(VLLM_AGG, changed))
+    findings = check(vllm_agg_dgd(changed))
     assert [finding for finding in findings if finding.level is not Level.NOTE] == []
     (filled,) = [finding for finding in findings if finding.rule == "PS909"]
     name = image[image.index("$") :]
@@ -118,5 +119,5 @@ def test_a_lower_case_name_in_an_image_is_a_placeholder(image: str) -> None:
 def test_vllm_counts_activations_in_the_memory_fraction() -> None:
     fractions = {0.97: Level.NOTE, 0.99: Level.WARNING, 1.5: Level.ERROR}
     for fraction, level in fractions.items():
-        text = graph(VLLM_AGG, {"worker/config/gpu-memory-utilization": fraction})
+        text = vllm_agg({"worker/config/gpu-memory-utilization": fraction})
         assert only(text, "PS306").level is level

@@ -14,13 +14,12 @@ import yaml
 from penstock.checks.finding import Finding, Level
 from tests.checks.support import (
     REMOVE,
-    TRTLLM_AGG,
     TRTLLM_DISAGG,
-    VLLM_AGG,
-    VLLM_DISAGG,
     check,
-    graph,
-    manifest,
+    trtllm_agg,
+    trtllm_disagg,
+    vllm_agg,
+    vllm_disagg_dgd,
 )
 from tests.support.command_line import ROOT
 
@@ -56,9 +55,9 @@ def invalid(text: str) -> list[str]:
 
 @pytest.mark.slow
 def test_an_invalid_router_hides_no_other_finding() -> None:
-    sound = loud(graph(TRTLLM_DISAGG, WRONG))
+    sound = loud(trtllm_disagg(WRONG))
     assert len({rule for rule, *_ in sound}) >= 6
-    broken = loud(graph(TRTLLM_DISAGG, {**WRONG, "router": {"mode": "kvv"}}))
+    broken = loud(trtllm_disagg({**WRONG, "router": {"mode": "kvv"}}))
     assert {finding for finding in broken if finding[0] != "PS002"} == sound
 
 
@@ -79,12 +78,12 @@ def test_an_invalid_router_hides_no_other_finding() -> None:
     ],
 )
 def test_other_rules_are_checked_in_spite_of(change: dict[str, Any], place: str) -> None:
-    text = graph(TRTLLM_DISAGG, {**WRONG, **change})
+    text = trtllm_disagg({**WRONG, **change})
     findings = rules(text)
     assert place in {finding.place for finding in findings["PS002"]}
     assert {"PS601", "PS123"} <= set(findings)
     expected = {finding for finding in loud(text) if finding[0] != "PS002"}
-    assert expected <= loud(graph(TRTLLM_DISAGG, WRONG))
+    assert expected <= loud(trtllm_disagg(WRONG))
     (note,) = [finding for finding in findings["PS002"] if finding.level is Level.NOTE]
     assert place in note.message
 
@@ -97,22 +96,22 @@ def test_problems_behind_other_problems_are_reported_in_the_same_run() -> None:
         "prefill": {**TRTLLM_DISAGG["prefill"], "request_limit": 4},
         "infrastructure": {"requests": "nats"},
     }
-    assert invalid(graph(TRTLLM_DISAGG, changes)) == ["prefill.request_limit", "router.mode"]
+    assert invalid(trtllm_disagg(changes)) == ["prefill.request_limit", "router.mode"]
 
 
 @pytest.mark.slow
 def test_a_finding_that_depends_on_the_invalid_value_is_not_reported() -> None:
     """The router's mode decides whether disabled prefix caching is an error."""
     disabled = {"engine/config/kv_cache_config/enable_block_reuse": False}
-    assert "PS502" in rules(graph(TRTLLM_AGG, disabled))
-    findings = rules(graph(TRTLLM_AGG, {**disabled, "router": {"mode": "kvv"}}))
+    assert "PS502" in rules(trtllm_agg(disabled))
+    findings = rules(trtllm_agg({**disabled, "router": {"mode": "kvv"}}))
     assert "PS502" not in findings
     assert "PS504" not in findings
 
 
 def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
     """With the defaults, one replica on no GPU is not what was meant."""
-    findings = rules(graph(VLLM_AGG, {"worker/replicas": "many", "worker/gpus": "four"}))
+    findings = rules(vllm_agg({"worker/replicas": "many", "worker/gpus": "four"}))
     places = {finding.place for each in findings.values() for finding in each}
     assert not [
         rule for rule in findings if rule != "PS002" for f in findings[rule] if "gpus" in f.place
@@ -137,7 +136,7 @@ def test_a_default_in_place_of_the_invalid_value_is_no_finding() -> None:
 def test_a_finding_about_a_value_that_was_made_up_is_not_reported(
     change: dict[str, Any], absent: str
 ) -> None:
-    findings = rules(graph(TRTLLM_DISAGG, change))
+    findings = rules(trtllm_disagg(change))
     assert "PS002" in findings
     assert absent not in findings
 
@@ -146,7 +145,7 @@ def test_a_finding_about_a_value_that_was_made_up_is_not_reported(
     "change", [{"decode/config/pipeline_parallel_size": "abc"}, {"decode/gpus": 9}]
 )
 def test_a_section_that_was_left_out_is_not_reported_as_missing(change: dict[str, Any]) -> None:
-    messages = [finding.message for finding in rules(graph(TRTLLM_DISAGG, change))["PS003"]]
+    messages = [finding.message for finding in rules(trtllm_disagg(change))["PS003"]]
     assert not [message for message in messages if "missing" in message or "no worker" in message]
 
 
@@ -155,19 +154,19 @@ def test_a_section_that_was_left_out_is_not_reported_as_missing(change: dict[str
 def test_no_rule_computes_with_an_invalid_parallelism_or_block_size(value: Any) -> None:
     key = "decode/config/{}".format
     triton = {key("moe_config"): {"backend": "TRITON"}, key("moe_expert_parallel_size"): 4}
-    layout = rules(graph(TRTLLM_DISAGG, {**triton, key("tensor_parallel_size"): value}))
+    layout = rules(trtllm_disagg({**triton, key("tensor_parallel_size"): value}))
     assert "PS102" in layout
     assert {"PS201", "PS205", "PS211"}.isdisjoint(layout)
-    assert "PS211" in rules(graph(TRTLLM_DISAGG, {**triton, key("tensor_parallel_size"): 2}))
+    assert "PS211" in rules(trtllm_disagg({**triton, key("tensor_parallel_size"): 2}))
     if value != "abc":
-        blocks = rules(graph(TRTLLM_DISAGG, {key("kv_cache_config/tokens_per_block"): value}))
+        blocks = rules(trtllm_disagg({key("kv_cache_config/tokens_per_block"): value}))
         # The chart refuses it, as it computes the size of the transfer buffer; 0 is unset there.
         assert ("PS003" if value else "PS102") in blocks
         assert "PS413" not in blocks
 
 
 def test_an_unknown_section_that_was_misspelled_is_read_as_meant() -> None:
-    tree = yaml.safe_load(graph(TRTLLM_DISAGG, WRONG))
+    tree = yaml.safe_load(trtllm_disagg(WRONG))
     tree["decodes"] = tree.pop("decode")
     text = yaml.safe_dump(tree, sort_keys=False)
     assert invalid(text) == ["decode", "decodes"] or invalid(text) == ["decodes"]
@@ -181,9 +180,9 @@ def test_an_unknown_section_that_was_misspelled_is_read_as_meant() -> None:
         "services: {x: {image: y}}\n",
         "model: {id: x}\n",
         "engine: {kind: vllm}\nworker: {}\n",
-        graph(TRTLLM_DISAGG, {"decode": REMOVE}),
-        graph(TRTLLM_DISAGG, {"model": REMOVE}),
-        graph(TRTLLM_DISAGG, {"model": []}),
+        trtllm_disagg({"decode": REMOVE}),
+        trtllm_disagg({"model": REMOVE}),
+        trtllm_disagg({"model": []}),
     ],
 )
 def test_a_graph_that_cannot_be_understood_has_only_its_errors(text: str) -> None:
@@ -194,15 +193,13 @@ def test_a_graph_that_cannot_be_understood_has_only_its_errors(text: str) -> Non
 
 
 def test_an_unknown_engine_leaves_what_holds_for_every_engine() -> None:
-    findings = rules(graph(VLLM_AGG, {"engine/kind": "tgi", "frontend/migration_limit": 0}))
+    findings = rules(vllm_agg({"engine/kind": "tgi", "frontend/migration_limit": 0}))
     assert "PS511" in findings
     assert not [rule for rule in findings if rule.startswith("PS1") and rule != "PS125"]
 
 
 def test_a_duplicate_key_is_reported_beside_the_findings() -> None:
-    text = graph(TRTLLM_DISAGG, WRONG).replace(
-        "  migration_limit: 0\n", "  migration_limit: 0\n" * 2
-    )
+    text = trtllm_disagg(WRONG).replace("  migration_limit: 0\n", "  migration_limit: 0\n" * 2)
     findings = rules(text)
     assert [f.place for f in findings["PS002"]][:1] == ["frontend.migration_limit"]
     assert "PS601" in findings
@@ -214,7 +211,7 @@ def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
     from penstock.serving.understand import Hints
 
     path = tmp_path / "My Graph.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, WRONG))
+    path.write_text(trtllm_disagg(WRONG))
     found = {finding.rule for finding in check_file(path, Hints())}
     assert {"PS002", "PS601", "PS123"} <= found
 
@@ -229,23 +226,24 @@ def test_the_name_of_the_file_hides_nothing(tmp_path: Any) -> None:
     ],
 )
 def test_an_error_of_the_chart_hides_nothing(change: dict[str, Any]) -> None:
-    findings = rules(graph(TRTLLM_DISAGG, {**WRONG, **change}))
+    findings = rules(trtllm_disagg({**WRONG, **change}))
     assert {"PS003", "PS601", "PS123"} <= set(findings)
 
 
 @pytest.mark.slow
 def test_standard_input_is_checked_in_the_same_way() -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "check", "--json", "-"]
-    text = graph(TRTLLM_DISAGG, {**WRONG, "router": {"mode": "kvv"}})
+    text = trtllm_disagg({**WRONG, "router": {"mode": "kvv"}})
     done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=ROOT)
     found = {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
     assert {"PS002", "PS601", "PS123"} <= found
+    assert done.returncode == 14
 
 
 def sick(changes: Mapping[str, Any]) -> str:
     """A manifest with a finding in prefill and one in decode."""
     each = {f"{pool}/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
-    return manifest(VLLM_DISAGG, {**each, **changes})
+    return vllm_disagg_dgd({**each, **changes})
 
 
 def components(text: str, rule: str) -> set[str]:

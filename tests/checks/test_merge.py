@@ -9,14 +9,7 @@ import yaml
 
 from penstock.checks.finding import Finding, Level
 from penstock.checks.merge import merged
-from tests.checks.support import (
-    SGLANG_DISAGG,
-    TRTLLM_DISAGG,
-    VLLM_DISAGG,
-    check,
-    graph,
-    manifest,
-)
+from tests.checks.support import check, sglang_disagg, trtllm_disagg, vllm_disagg, vllm_disagg_dgd
 
 LIMITS = {"engine/config/max-num-batched-tokens": 100}
 
@@ -42,7 +35,7 @@ def of(rule: str, text: str) -> list[Finding]:
 
 
 def test_a_setting_of_all_pools_is_one_finding() -> None:
-    (finding,) = of("PS124", graph(VLLM_DISAGG, LIMITS))
+    (finding,) = of("PS124", vllm_disagg(LIMITS))
     assert [place.component for place in finding.places] == ["prefill", "decode"]
     assert {place.place for place in finding.places} == {"engine.config.max-num-batched-tokens"}
     fixed = {"config": {"max-num-batched-tokens": 256}}
@@ -51,7 +44,7 @@ def test_a_setting_of_all_pools_is_one_finding() -> None:
 
 def test_the_same_setting_of_two_pools_is_one_finding_with_both_lines() -> None:
     each = {f"{pool}/config/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
-    (finding,) = of("PS124", graph(VLLM_DISAGG, each))
+    (finding,) = of("PS124", vllm_disagg(each))
     lines = [place.line for place in finding.places]
     assert None not in lines
     assert len(set(lines)) == 2
@@ -59,7 +52,7 @@ def test_the_same_setting_of_two_pools_is_one_finding_with_both_lines() -> None:
 
 def test_the_yaml_of_a_manifest_has_a_part_for_each_object() -> None:
     each = {f"{pool}/max-num-batched-tokens": 100 for pool in ("prefill", "decode")}
-    (finding,) = of("PS124", manifest(VLLM_DISAGG, each))
+    (finding,) = of("PS124", vllm_disagg_dgd(each))
     headings = [line for line in finding.yaml.splitlines() if line.startswith("# in ")]
     maps = [heading.split("/")[1].rpartition("-")[0] for heading in headings]
     assert maps == ["case-prefill", "case-decode"]
@@ -70,12 +63,12 @@ def test_other_values_are_other_causes() -> None:
         "prefill/config/max-num-batched-tokens": 100,
         "decode/config/max-num-batched-tokens": 90,
     }
-    assert len(of("PS124", graph(VLLM_DISAGG, each))) == 2
+    assert len(of("PS124", vllm_disagg(each))) == 2
 
 
 def test_a_name_inside_a_flag_is_not_the_component() -> None:
     flags = {f"{pool}/args": ["--nsa-decode-backend", "x"] for pool in ("prefill", "decode")}
-    (finding,) = of("PS144", graph(SGLANG_DISAGG, flags))
+    (finding,) = of("PS144", sglang_disagg(flags))
     assert len(finding.places) == 2
     assert "(also" not in finding.message
 
@@ -131,6 +124,6 @@ def test_findings_outside_of_components_stay() -> None:
 
 
 def test_every_place_of_the_findings_is_kept() -> None:
-    findings = check(graph(TRTLLM_DISAGG, {"engine/config/stream_interval": 20}))
+    findings = check(trtllm_disagg({"engine/config/stream_interval": 20}))
     places = [place for finding in merged(findings) for place in finding.places]
     assert len(places) == len(findings)

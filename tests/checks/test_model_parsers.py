@@ -7,7 +7,7 @@ import re
 import pytest
 
 from penstock.checks.finding import Level
-from penstock.checks.rules.responses.families import (
+from penstock.checks.rules.responses import (
     KINDS,
     REASONING_FLAG,
     TOOL_FLAG,
@@ -18,7 +18,7 @@ from penstock.checks.rules.responses.families import (
 )
 from penstock.models.known import known_ids
 from tests.checks.cases_responses import serves
-from tests.checks.support import VLLM_AGG, check, graph, manifest
+from tests.checks.support import check, vllm_agg, vllm_agg_dgd
 
 # Ids as the model hub and NVIDIA's recipes spell them.
 EXAMPLES = {
@@ -86,7 +86,7 @@ def test_no_id_is_of_two_families() -> None:
 
 
 def level_of(model: str, reasoning: str | None = None, tools: str | None = None) -> list[str]:
-    findings = check(graph(VLLM_AGG, serves(model, reasoning, tools)), only="PS602")
+    findings = check(vllm_agg(serves(model, reasoning, tools)), only="PS602")
     return [str(finding.level) for finding in findings]
 
 
@@ -105,7 +105,7 @@ def test_a_parser_that_nothing_describes_is_accepted() -> None:
 def test_the_served_name_tells_the_family_of_a_folder() -> None:
     args = ["--model", "/models/weights", "--served-model-name", "moonshotai/Kimi-K3"]
     changes = {"dgd/spec/components/worker/podTemplate/spec/containers/main/args": args}
-    findings = check(manifest(VLLM_AGG, changes), only="PS602")
+    findings = check(vllm_agg_dgd(changes), only="PS602")
     assert [finding.level for finding in findings] == [Level.WARNING]
     assert "Kimi K3" in findings[0].message
 
@@ -113,4 +113,4 @@ def test_the_served_name_tells_the_family_of_a_folder() -> None:
 def test_flags_from_outside_of_the_file_may_set_a_parser() -> None:
     args = ["--model", "Qwen/Qwen3.6-27B", "$EXTRA_ARGS"]
     changes = {"dgd/spec/components/worker/podTemplate/spec/containers/main/args": args}
-    assert check(manifest(VLLM_AGG, changes), only="PS602") == ()
+    assert check(vllm_agg_dgd(changes), only="PS602") == ()

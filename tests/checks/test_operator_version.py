@@ -16,7 +16,7 @@ from penstock.checks.registry import by_id
 from penstock.manifests.fields import bad_values, resolved, stored, stored_releases, unknown_fields
 from penstock.strict_yaml.places import place_of
 from tests.checks.own_manifests import alpha, component, deployment
-from tests.checks.support import VLLM_AGG, check, manifest
+from tests.checks.support import check, vllm_agg_dgd
 from tests.support.command_line import penstock
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD, recipe
@@ -124,18 +124,15 @@ def test_an_invalid_value_hides_no_other_slip_of_its_component() -> None:
 
 @pytest.mark.parametrize(
     ("path", "value", "rule"),
-    [
-        ("runtimeVersionOverride", "1.6", "PS902"),
-        ("sharedMemorySize", "80GB", "PS732"),
-    ],
+    [("runtimeVersionOverride", "1.6", "PS902"), ("sharedMemorySize", "80GB", "PS732")],
 )
 def test_a_more_precise_rule_reports_a_value_alone(path: str, value: str, rule: str) -> None:
-    text = manifest(VLLM_AGG, {f"{WORKER}/{path}": value})
+    text = vllm_agg_dgd({f"{WORKER}/{path}": value})
     assert [f.rule for f in errors(text) if f.place.endswith(path)] == [rule]
 
 
 def test_a_field_of_later_operators_names_the_first_of_them() -> None:
-    text = manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1})
+    text = vllm_agg_dgd({f"{WORKER}/minAvailable": 1})
     assert not [f for f in errors(text) if f.rule == "PS768"]
     assert messages(text, "1.2.1") == [
         "PS768 'minAvailable' is not a field of spec.components[1] in operator 1.2. Remove it, or "
@@ -144,10 +141,10 @@ def test_a_field_of_later_operators_names_the_first_of_them() -> None:
 
 
 def test_an_operator_without_the_api_version_is_an_error() -> None:
-    (finding,) = [f for f in errors(manifest(VLLM_AGG), "1.1.1") if f.rule == "PS779"]
+    (finding,) = [f for f in errors(vllm_agg_dgd(), "1.1.1") if f.rule == "PS779"]
     assert finding.place == "apiVersion"
     assert finding.fix == "Use nvidia.com/v1alpha1, or operator 1.2 or later."
-    assert errors(manifest(VLLM_AGG), "1.2") == []
+    assert errors(vllm_agg_dgd(), "1.2") == []
 
 
 def test_what_the_webhook_refuses_depends_on_the_operator_and_not_on_the_image() -> None:
@@ -180,7 +177,7 @@ def test_a_component_of_ones_own_without_dynamo_is_a_note() -> None:
 
 def test_the_option_selects_the_operator(tmp_path: Path) -> None:
     file = tmp_path / "dgd.yaml"
-    file.write_text(manifest(VLLM_AGG, {f"{WORKER}/minAvailable": 1}), "utf-8")
+    file.write_text(vllm_agg_dgd({f"{WORKER}/minAvailable": 1}), "utf-8")
     found = {}
     for version in ("1.2.1", "1.6", "9.0"):
         ran = penstock("check", "--json", "--operator-version", version, str(file))
@@ -190,7 +187,7 @@ def test_the_option_selects_the_operator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("version", "newer"), [("1.6.2", 0), ("1.7", 1), ("1.9", 1)])
 def test_an_operator_newer_than_the_known_crds_is_one_warning(version: str, newer: int) -> None:
-    findings = check(manifest(VLLM_AGG), only="PS910", operator=version)
+    findings = check(vllm_agg_dgd(), only="PS910", operator=version)
     assert [(f.level, f.message, f.place) for f in findings] == newer * [
         (
             Level.WARNING,
@@ -306,10 +303,7 @@ def reported(document: dict[str, Any]) -> set[str]:
 @pytest.mark.needs("crds", "recipes")
 @pytest.mark.parametrize(
     "name",
-    [
-        "deploy_operator_samples_dgd-gms-failover.yaml",
-        "recipes_llama-3-70b_vllm_agg_deploy.yaml",
-    ],
+    ["deploy_operator_samples_dgd-gms-failover.yaml", "recipes_llama-3-70b_vllm_agg_deploy.yaml"],
 )
 def test_a_changed_recipe_is_judged_as_by_the_whole_crd(name: str) -> None:
     """The validator of the tests reads the CRD itself, and gives keys with dots in brackets."""

@@ -6,10 +6,10 @@ import pytest
 
 from penstock.checks.finding import Level
 from penstock.checks.registry import by_id
-from penstock.checks.rules.versions.published_tags import nearest_published
+from penstock.checks.rules.versions.images import nearest_published
 from penstock.engines.flags import load
 from penstock.engines.releases import NEWEST, RELEASES
-from tests.checks.support import VLLM_AGG, check, manifest
+from tests.checks.support import check, vllm_agg_dgd
 from tests.checks.test_versions import IMAGE, REGISTRY
 
 
@@ -56,7 +56,7 @@ def test_the_nearest_published_tag(image: str, instead: str | None) -> None:
 
 def test_an_unpublished_patch_of_nvidia_is_one_finding() -> None:
     def both(image: str) -> list[tuple[str, Level]]:
-        findings = check(manifest(VLLM_AGG, {IMAGE: image}))
+        findings = check(vllm_agg_dgd({IMAGE: image}))
         return [(f.rule, f.level) for f in findings if f.rule in ("PS910", "PS912")]
 
     assert both(f"{REGISTRY}/vllm-runtime:1.3.7") == [("PS912", Level.ERROR)]

@@ -16,7 +16,7 @@ from penstock.checks.finding import Finding, FindingPlace, Level
 from penstock.checks.formats import as_github, as_json, as_sarif
 from penstock.checks.registry import RULES
 from penstock.checks.report import CheckReport, counts_line, print_text
-from tests.checks.support import TRTLLM_DISAGG, VLLM_DISAGG, graph, manifest
+from tests.checks.support import TRTLLM_DISAGG, VLLM_DISAGG, graph, manifest, trtllm_disagg
 from tests.support.command_line import ROOT, penstock
 
 LINE = re.compile(r"(\S+\.yaml)(:\d+:\d+)?( --set \S+)? PS\d{3} (error|warning|note|suppressed) .+")
@@ -172,7 +172,7 @@ def test_the_lines_of_the_command_have_the_documented_form(make: object, tmp_pat
 
 def test_format_full_and_full_are_the_same(tmp_path: Path) -> None:
     path = tmp_path / "case.yaml"
-    path.write_text(graph(TRTLLM_DISAGG))
+    path.write_text(trtllm_disagg())
     full = penstock("check", "--full", str(path)).stdout
     assert full == penstock("check", "--format", "full", str(path)).stdout
     assert "    why: " in full
@@ -182,18 +182,26 @@ def test_format_full_and_full_are_the_same(tmp_path: Path) -> None:
     assert github.startswith(f"::notice file={path},line=")
 
 
-@pytest.mark.parametrize(("level", "code"), [("error", 0), ("warning", 0), ("note", 14), (None, 0)])
-def test_the_highest_level_that_is_no_failure(level: str | None, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ("", 0),
+        ("--max-level error", 0),
+        ("--max-level warning", 0),
+        ("--max-level note", 14),
+        ("--strict", 14),
+    ],
+)
+def test_the_highest_level_that_is_no_failure(options: str, code: int, tmp_path: Path) -> None:
     path = tmp_path / "warned.yaml"
-    path.write_text(graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20}))
-    options = ["--max-level", level] if level else []
-    assert penstock("check", *options, str(path)).returncode == code
+    path.write_text(trtllm_disagg({"decode/config/stream_interval": 20}))
+    assert penstock("check", *options.split(), str(path)).returncode == code
 
 
 def test_an_error_is_no_failure_only_at_the_level_error(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     policy = {"decode/config/scheduler_config/capacity_scheduler_policy": "MAX_UTILISATION"}
-    path.write_text(graph(TRTLLM_DISAGG, policy))
+    path.write_text(trtllm_disagg(policy))
     assert penstock("check", str(path)).returncode == 14
     assert penstock("check", "--max-level", "error", str(path)).returncode == 0
 

@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Level
+from penstock.models.known import has_nvfp4, is_nvfp4
 from tests.checks.support import (
     REMOVE,
     SGLANG_AGG,
     TRTLLM_AGG,
-    TRTLLM_DISAGG,
     VLLM_AGG,
-    VLLM_DISAGG,
-    check,
+    found,
     graph,
-    manifest,
+    only,
+    trtllm_agg,
+    trtllm_agg_dgd,
+    trtllm_disagg,
+    vllm_agg,
+    vllm_agg_dgd,
+    vllm_disagg,
+    vllm_disagg_dgd,
 )
 
 COMPONENTS = "dgd/spec/components"
@@ -32,18 +38,9 @@ POOLS, NAMED = ("decode", "prefill"), (DECODE, PREFILL)
 TYPE = "node.kubernetes.io~1instance-type"
 
 
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def only(text: str, rule: str) -> Finding:
-    (finding,) = found(text, rule)
-    return finding
-
-
 def vllm(image: str, changes: Mapping[str, Any]) -> str:
     pools = {f"{pool}/image": f"{NVIDIA}/vllm-runtime:{image}" for pool in (DECODE, PREFILL)}
-    return manifest(VLLM_DISAGG, {**pools, **changes})
+    return vllm_disagg_dgd({**pools, **changes})
 
 
 def prefill_args(*args: str) -> dict[str, Any]:
@@ -69,7 +66,7 @@ def test_the_reason_states_what_runs_without_the_lost_arguments(
     script: str, reason: str, fix: str
 ) -> None:
     words = {f"{WORKER}/command": ["sh", "-c"], f"{WORKER}/args": [script, "--model", "a/b"]}
-    finding = only(manifest(VLLM_AGG, words), "PS771")
+    finding = only(vllm_agg_dgd(words), "PS771")
     assert reason in finding.why
     assert finding.fix.startswith(fix)
 
@@ -79,7 +76,7 @@ def test_a_release_candidate_may_lack_the_flags_of_its_release() -> None:
 
     def with_image(tag: str) -> str:
         image = {f"{WORKER}/image": f"{NVIDIA}/tensorrtllm-runtime:{tag}"}
-        return manifest(TRTLLM_AGG, {**args, **image})
+        return trtllm_agg_dgd({**args, **image})
 
     assert len(found(with_image("0.5.1"), "PS602")) == 2
     assert found(with_image("0.5.1-rc0.pre3"), "PS602") == []
@@ -109,7 +106,7 @@ def test_several_connectors_become_one() -> None:
 
 
 def test_without_a_connector_the_flag_is_only_removed() -> None:
-    finding = only(graph(VLLM_DISAGG, {"decode/args": ["--connector", "none"]}), "PS144")
+    finding = only(vllm_disagg({"decode/args": ["--connector", "none"]}), "PS144")
     assert finding.fix == "Remove --connector; without it there is no connector."
     assert "even for none" in finding.why
 
@@ -125,7 +122,7 @@ def test_without_a_connector_the_flag_is_only_removed() -> None:
 def test_a_removed_variable_is_a_note_unless_it_selected_something(
     name: str, level: Level, fix: str
 ) -> None:
-    finding = only(graph(VLLM_AGG, {f"worker/env/{name}": "1"}), "PS177")
+    finding = only(vllm_agg({f"worker/env/{name}": "1"}), "PS177")
     assert (finding.level, finding.fix.startswith(fix)) == (level, True)
 
 
@@ -151,7 +148,7 @@ def test_nodes_without_efa_have_only_tcp(types: list[str], level: Level) -> None
 
 def test_the_fix_for_a_graph_without_a_network_is_not_refused_by_the_chart() -> None:
     none = {"kv_transfer": {}, "hardware": {"gpu": "b200", "fabric": "none"}}
-    findings = found(graph(VLLM_DISAGG, none), "PS431")
+    findings = found(vllm_disagg(none), "PS431")
     assert len(findings) == 2
     for finding in findings:
         assert (finding.level, finding.yaml) == (Level.NOTE, "")
@@ -186,17 +183,17 @@ def test_a_decode_pool_of_vllm_serves_alone_until_the_frontend_waits_for_prefill
 
 
 def test_tensorrt_llm_refuses_what_is_above_the_models_limit() -> None:
-    finding = only(graph(TRTLLM_AGG, {"model/context_length": 262144}), "PS120")
+    finding = only(trtllm_agg({"model/context_length": 262144}), "PS120")
     assert finding.level is Level.WARNING
     assert "lowers the limit to 131,072 tokens" in finding.why
-    assert only(graph(VLLM_AGG, {"model/context_length": 262144}), "PS120").level is Level.ERROR
+    assert only(vllm_agg({"model/context_length": 262144}), "PS120").level is Level.ERROR
 
 
 def test_a_tray_of_a_rack_has_four_gpus() -> None:
     rack = {"hardware": {"gpu": "gb200", "gpus_per_node": 8, "fabric": "mnnvl"}}
-    finding = only(graph(TRTLLM_DISAGG, {**rack, "kv_transfer": {}}), "PS206")
+    finding = only(trtllm_disagg({**rack, "kv_transfer": {}}), "PS206")
     assert (finding.level, finding.yaml) == (Level.WARNING, "hardware:\n  gpus_per_node: 4")
-    both = found(graph(TRTLLM_AGG, {**rack, "worker/gpus": 8}), "PS206")
+    both = found(trtllm_agg({**rack, "worker/gpus": 8}), "PS206")
     assert sorted(finding.level for finding in both) == [Level.ERROR, Level.WARNING]
 
 
@@ -207,7 +204,7 @@ def test_a_worker_without_a_mode_decodes_where_the_old_prefill_flag_exists() -> 
         no_args = {f"{pool}/args": [] for pool in (DECODE, PREFILL)}
         types = {f"{COMPONENTS}/{pool}/type": "worker" for pool in POOLS}
         image = {f"{pool}/image": "registry.example/vllm-runtime:latest" for pool in NAMED}
-        return manifest(VLLM_DISAGG, {**commands, **no_args, **types, **image})
+        return vllm_disagg_dgd({**commands, **no_args, **types, **image})
 
     assert found(halves("--is-prefill-worker"), "PS766") == []
     assert len(found(halves("--disaggregation-mode", "prefill"), "PS766")) == 1
@@ -217,7 +214,7 @@ def test_a_frontend_that_first_clears_the_namespace_is_a_frontend() -> None:
     script = "python3 -m dynamo.sglang.utils.clear_namespace && python3 -m dynamo.frontend"
     main = f"{COMPONENTS}/frontend/{MAIN}"
     start = {f"{main}/command": ["sh", "-c"], f"{main}/args": [script]}
-    text = manifest(VLLM_AGG, {**start, f"{COMPONENTS}/frontend/type": "main"})
+    text = vllm_agg_dgd({**start, f"{COMPONENTS}/frontend/type": "main"})
     assert found(text, "PS770") == []
     assert found(text, "PS765") == []
 
@@ -237,37 +234,37 @@ def test_the_flag_for_a_prefill_worker_is_one_that_the_image_has(tag: str, flag:
 
 def test_a_renamed_pass_of_the_compiler_has_its_new_name() -> None:
     passes = {"worker/config/compilation-config": {"pass_config": {"enable_noop": True}}}
-    assert only(graph(VLLM_AGG, passes), "PS155").fix == "Use eliminate_noops."
+    assert only(vllm_agg(passes), "PS155").fix == "Use eliminate_noops."
 
 
 def test_an_endpoint_picker_uses_the_kv_events() -> None:
     main = f"{COMPONENTS}/frontend/{MAIN}"
     direct = {f"{main}/command": ["python3", "-m", "dynamo.frontend", "--router-mode", "direct"]}
-    text = manifest(VLLM_AGG, {**direct, f"{main}/args": []})
+    text = vllm_agg_dgd({**direct, f"{main}/args": []})
     assert len(found(text, "PS503")) == 1
     pod = {"containers": [{"name": "main", "image": f"{NVIDIA}/dynamo-frontend:1.6.1"}]}
     picker = {
         f"{COMPONENTS}/picker": {"name": "picker", "type": "epp", "podTemplate": {"spec": pod}}
     }
-    assert found(manifest(VLLM_AGG, {**direct, f"{main}/args": [], **picker}), "PS503") == []
+    assert found(vllm_agg_dgd({**direct, f"{main}/args": [], **picker}), "PS503") == []
 
 
 def test_a_tag_before_a_digest_is_a_version() -> None:
     image = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.6.1@sha256:" + "0" * 64
-    assert found(manifest(VLLM_AGG, {f"{WORKER}/image": image}), "PS901") == []
+    assert found(vllm_agg_dgd({f"{WORKER}/image": image}), "PS901") == []
     untagged = image.replace(":1.6.1", "")
-    assert found(manifest(VLLM_AGG, {f"{WORKER}/image": untagged}), "PS901")
+    assert found(vllm_agg_dgd({f"{WORKER}/image": untagged}), "PS901")
 
 
 def test_the_port_with_the_number_is_renamed() -> None:
     ports = [{"name": "metrics", "containerPort": 9090}]
-    finding = only(manifest(VLLM_AGG, {f"{WORKER}/ports": ports}), "PS727")
+    finding = only(vllm_agg_dgd({f"{WORKER}/ports": ports}), "PS727")
     assert finding.fix == "Rename the port metrics (9090) to system."
 
 
 def test_a_module_is_suggested_only_for_a_typing_error() -> None:
     command = {f"{WORKER}/command": ["python3", "-m", "dynamo.processor"]}
-    finding = only(manifest(VLLM_AGG, command), "PS769")
+    finding = only(vllm_agg_dgd(command), "PS769")
     assert finding.fix.startswith("Remove the component")
 
 
@@ -295,8 +292,55 @@ def test_without_a_connector_no_kv_is_transferred_since_1_0() -> None:
 
 
 def test_the_fix_of_a_graph_without_fabric_removes_no_field_that_is_unset() -> None:
-    text = graph(TRTLLM_DISAGG, {"hardware/fabric": "none", "kv_transfer/transport": REMOVE})
+    text = trtllm_disagg({"hardware/fabric": "none", "kv_transfer/transport": REMOVE})
     assert {finding.fix for finding in found(text, "PS431")} == {
         "If the nodes have an RDMA network, name it in hardware.fabric, and leave "
         "kv_transfer.transport unset. Otherwise consider aggregated workers."
     }
+
+
+QWEN = ["--model", "Qwen/Qwen3.6-27B"]
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        ([], "Reasoning and tool calls appear in the response text."),
+        (["--dyn-tool-call-parser", "qwen3_coder"], "Reasoning appears in the response text."),
+        (["--dyn-reasoning-parser", "qwen3"], "Tool calls appear in the response text."),
+    ],
+)
+def test_a_missing_parser_is_blamed_for_what_it_reads(args: list[str], why: str) -> None:
+    text = vllm_agg_dgd({f"{WORKER}/args": ["-m", "dynamo.vllm", *QWEN, *args]})
+    assert only(text, "PS602").why == why
+
+
+def test_a_variable_that_the_other_pool_lacks_is_removed() -> None:
+    pools = {"kv_transfer/transport": "auto", "prefill/env/UCX_TLS": "rc"}
+    finding = only(vllm_disagg(pools), "PS437")
+    assert finding.fix.startswith("Remove UCX_TLS from prefill")
+    assert "None" not in finding.fix + finding.message
+
+
+@pytest.mark.parametrize(
+    ("image", "has_moonep"), [("1.1.1", False), ("1.5.1", False), ("1.6.1", True), ("1.7.0", True)]
+)
+def test_the_choices_of_a_flag_are_those_of_the_image(image: str, has_moonep: bool) -> None:
+    finding = only(vllm(image, prefill_args("--all2all-backend", "pplxx")), "PS143")
+    assert ("moonep" in finding.message) is has_moonep
+    assert ("mori," in finding.message) is (image == "1.1.1")
+
+
+@pytest.mark.parametrize(
+    ("model", "is_all", "has_some"),
+    [
+        ("nvidia/Qwen3-235B-A22B-NVFP4", True, True),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", False, True),  # only its experts
+        ("/cache/models--acme--Model-FP4/snapshots/1", True, True),
+        ("Qwen/Qwen3-235B-A22B", False, False),
+    ],
+)
+def test_nvfp4_weights_are_all_or_only_those_of_experts(
+    model: str, is_all: bool, has_some: bool
+) -> None:
+    assert (is_nvfp4(model), has_nvfp4(model)) == (is_all, has_some)

@@ -11,14 +11,12 @@ from tests.checks.cases_autoscaling import beside
 from tests.checks.own_manifests import alpha, claim
 from tests.checks.support import (
     REMOVE,
-    TRTLLM_DISAGG,
-    VLLM_AGG,
-    VLLM_DISAGG,
     check,
     dump,
     fired,
-    graph,
-    manifest,
+    trtllm_disagg,
+    vllm_agg_dgd,
+    vllm_disagg_dgd,
 )
 
 MAIN = "dgd/spec/components/worker/podTemplate/spec/containers/main"
@@ -63,7 +61,7 @@ def only(text: str, rule: str) -> Finding:
 def test_the_fixed_command_names_python_once(
     rule: str, command: list[str], args: list[str], fix: str
 ) -> None:
-    text = manifest(VLLM_AGG, {f"{MAIN}/command": command, f"{MAIN}/args": args})
+    text = vllm_agg_dgd({f"{MAIN}/command": command, f"{MAIN}/args": args})
     assert only(text, rule).fix == fix
 
 
@@ -150,7 +148,7 @@ def test_a_flag_is_found_in_both_spellings(flag: str, is_script: bool) -> None:
     if is_script:
         script = "\n".join((" ".join(words[:-2]) + " \\", f"  {flag} '{words[-1]}'\n"))
         launch = {f"{MAIN}/command": ["bash", "-c"], f"{MAIN}/args": [script]}
-    text = manifest(VLLM_AGG, launch)
+    text = vllm_agg_dgd(launch)
     line = next(n for n, line in enumerate(text.splitlines(), 1) if flag in line)
     assert only(text, "PS155").line == line
 
@@ -158,7 +156,7 @@ def test_a_flag_is_found_in_both_spellings(flag: str, is_script: bool) -> None:
 def test_a_flag_with_an_equals_sign_is_found_in_a_script() -> None:
     flag = "--compilation_config.pass_config.enable_noop=true"
     script = f"python3 {' '.join(VLLM)} \\\n  {flag}\n"
-    text = manifest(VLLM_AGG, {f"{MAIN}/command": ["bash", "-c"], f"{MAIN}/args": [script]})
+    text = vllm_agg_dgd({f"{MAIN}/command": ["bash", "-c"], f"{MAIN}/args": [script]})
     line = next(n for n, line in enumerate(text.splitlines(), 1) if flag in line)
     assert only(text, "PS155").line == line
 
@@ -174,7 +172,7 @@ def test_a_build_for_a_model_may_have_a_newer_engine(tag: str, is_reported: bool
 def test_the_first_names_of_the_transfer_backends(tag: str, is_reported: bool) -> None:
     key = "engine/config/cache_transceiver_config/backend"
     image = f"{NVIDIA}/tensorrtllm-runtime:{tag}"
-    text = graph(TRTLLM_DISAGG, {key: "default", "engine/image": image})
+    text = trtllm_disagg({key: "default", "engine/image": image})
     assert ("PS102" in fired(text)) is is_reported
 
 
@@ -245,7 +243,7 @@ def test_a_flag_that_is_repeated_without_a_value_is_one_finding() -> None:
 def test_the_buffers_of_nixl_on_an_xpu(image: str, is_xpu: bool) -> None:
     path = f"{MAIN.replace('worker', 'prefill')}/image"
     changes = {"prefill/kv-transfer-config": REMOVE, path: f"{NVIDIA}/{image}:1.6.1"}
-    finding = only(manifest(VLLM_DISAGG, changes), "PS401")
+    finding = only(vllm_disagg_dgd(changes), "PS401")
     assert ("kv_buffer_device" in finding.yaml) is is_xpu
 
 

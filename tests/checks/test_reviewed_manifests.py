@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Finding, Fix, Level
+from penstock.checks.finding import Fix, Level
 from tests.checks.all_cases import cases
 from tests.checks.support import (
     REMOVE,
-    SGLANG_AGG,
-    TRTLLM_AGG,
-    TRTLLM_DISAGG,
     VLLM_AGG,
-    VLLM_DISAGG,
     check,
-    graph,
+    found,
     manifest,
+    only,
+    sglang_agg_dgd,
+    trtllm_agg_dgd,
+    trtllm_disagg_dgd,
+    vllm_agg_dgd,
+    vllm_disagg,
+    vllm_disagg_dgd,
 )
 
 COMPONENTS = "dgd/spec/components"
@@ -29,15 +32,6 @@ FRONTEND, WORKER, DECODE, PREFILL = (
     f"{COMPONENTS}/{name}/{MAIN}" for name in ("frontend", "worker", "decode", "prefill")
 )
 NVIDIA = "nvcr.io/nvidia/ai-dynamo"
-
-
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def only(text: str, rule: str) -> Finding:
-    (finding,) = found(text, rule)
-    return finding
 
 
 KINDS = {
@@ -62,12 +56,12 @@ def test_a_file_without_a_deployment_has_nothing_to_check(text: str) -> None:
 
 
 def test_a_syntax_error_may_hide_a_deployment() -> None:
-    (finding, *_) = check(f"kind: Service\n---\n{manifest(VLLM_AGG)}x: [\n")
+    (finding, *_) = check(f"kind: Service\n---\n{vllm_agg_dgd()}x: [\n")
     assert finding.message.startswith("not valid YAML")
 
 
 def test_a_duplicate_key_whose_first_value_is_lost_is_a_warning_and_the_rest_is_checked() -> None:
-    text = manifest(VLLM_AGG, {"worker/max-num-batched-tokens": 100})
+    text = vllm_agg_dgd({"worker/max-num-batched-tokens": 100})
     twice = text.replace("metadata:\n", "metadata:\n  finalizers: [x/a]\n  finalizers: [x/b]\n", 1)
     finding = only(twice, "PS009")
     first = next(n for n, line in enumerate(twice.splitlines(), 1) if "[x/a]" in line)
@@ -83,13 +77,12 @@ def test_a_duplicate_key_whose_first_value_is_lost_is_a_warning_and_the_rest_is_
 
 def trtllm(gpus: int, nodes: int = 1, **config: Any) -> str:
     worker = f"{COMPONENTS}/worker"
-    return manifest(
-        TRTLLM_AGG,
+    return trtllm_agg_dgd(
         {
             **{f"worker/{key}": value for key, value in config.items()},
             f"{WORKER}/resources/limits/nvidia.com~1gpu": str(gpus),
             **({f"{worker}/multinode": {"nodeCount": nodes}} if nodes > 1 else {}),
-        },
+        }
     )
 
 
@@ -132,7 +125,7 @@ def pinned(selector: Mapping[str, str]) -> str:
         for pool in (DECODE, PREFILL)
         for path in ("resources/limits/rdma~1ib", "env/UCX_TLS")
     }
-    return manifest(VLLM_DISAGG, {**pods, **main})
+    return vllm_disagg_dgd({**pods, **main})
 
 
 @pytest.mark.parametrize(
@@ -167,7 +160,7 @@ def frontend(image: str, *flags: str) -> str:
         f"{FRONTEND}/command": ["python3", "-m", "dynamo.frontend"],
         f"{FRONTEND}/args": list(flags),
     }
-    return manifest(VLLM_AGG, command)
+    return vllm_agg_dgd(command)
 
 
 @pytest.mark.parametrize(
@@ -204,9 +197,7 @@ def test_locking_memory_needs_the_capability_and_root(
 ) -> None:
     changes: dict[str, Any] = {f"{COMPONENTS}/prefill/podTemplate/spec/securityContext": REMOVE}
     changes |= {f"{PREFILL}/image": f"{NVIDIA}/{image}", f"{PREFILL}/securityContext": context}
-    findings = [
-        f for f in found(manifest(VLLM_DISAGG, changes), "PS433") if f.component == "prefill"
-    ]
+    findings = [f for f in found(vllm_disagg_dgd(changes), "PS433") if f.component == "prefill"]
     assert [f.level for f in findings] == ([Level.NOTE] if message else [])
     for finding in findings:
         assert message in finding.message
@@ -223,7 +214,7 @@ def test_the_missing_mode_has_the_name_that_the_version_has(tag: str, flag: str)
         f"{PREFILL}/command": ["python3", "-m", "dynamo.vllm"],
         f"{PREFILL}/args": ["--model", "a/b"],
     }
-    finding = only(manifest(VLLM_DISAGG, changes), "PS767")
+    finding = only(vllm_disagg_dgd(changes), "PS767")
     assert finding.message.startswith(f"prefill has type prefill but no {flag}, so it")
     assert finding.fix.startswith(f"Add {flag}")
 
@@ -244,7 +235,7 @@ SIDECAR = {"name": "logs", "image": "my-registry/logs:my-tag"}
     ],
 )
 def test_the_placeholders_of_an_image_are_one_finding(image: str, message: str, fix: str) -> None:
-    finding = only(manifest(VLLM_AGG, {f"{WORKER}/image": image}), "PS909")
+    finding = only(vllm_agg_dgd({f"{WORKER}/image": image}), "PS909")
     assert (finding.level, finding.component) == (Level.WARNING, "worker")
     assert finding.message == f"{message} in 1 place must be replaced"
     assert finding.fix == f"Replace {fix} of your image."
@@ -256,19 +247,19 @@ def test_placeholders_are_counted_in_every_container() -> None:
         f"{COMPONENTS}/worker/podTemplate/spec/containers/logs": SIDECAR,
         f"{COMPONENTS}/worker/podTemplate/spec/initContainers": [SIDECAR],
     }
-    finding = only(manifest(VLLM_AGG, changes), "PS909")
+    finding = only(vllm_agg_dgd(changes), "PS909")
     assert finding.message == "my-registry/…:my-tag in 3 places must be replaced"
 
 
 def test_a_registry_to_replace_does_not_hide_a_tag_without_a_version() -> None:
-    text = manifest(VLLM_AGG, {f"{WORKER}/image": "my-registry/vllm-runtime:custom"})
+    text = vllm_agg_dgd({f"{WORKER}/image": "my-registry/vllm-runtime:custom"})
     assert only(text, "PS901").component == "worker"
     assert only(text, "PS909").why.startswith("Kubernetes finds no such image.")
 
 
 def test_security_without_root_is_a_choice_of_the_graph() -> None:
     graphs = {
-        security: found(graph(VLLM_DISAGG, {"cluster/security": security}), "PS433")
+        security: found(vllm_disagg({"cluster/security": security}), "PS433")
         for security in ("least", "nonroot", "image")
     }
     assert [bool(findings) for findings in graphs.values()] == [False, False, True]
@@ -301,7 +292,7 @@ def test_a_module_that_no_release_has_is_an_error_whatever_the_tag(
 ) -> None:
     command = {f"{FRONTEND}/image": image, f"{FRONTEND}/args": []}
     command |= {f"{FRONTEND}/command": ["python3", "-m", "dynamo.frontend.none"]}
-    finding = only(manifest(VLLM_AGG, command), "PS769")
+    finding = only(vllm_agg_dgd(command), "PS769")
     assert finding.level is (level or Level.WARNING)
 
 
@@ -331,11 +322,11 @@ def test_the_image_of_a_frontend_sidecar_is_counted() -> None:
 
 def test_an_image_for_other_hardware_must_be_built() -> None:
     image = {f"{WORKER}/image": f"{NVIDIA}/vllm-runtime-xpu:my-tag"}
-    finding = only(manifest(VLLM_AGG, image), "PS783")
+    finding = only(vllm_agg_dgd(image), "PS783")
     assert finding.message.startswith("NVIDIA has published no image vllm-runtime-xpu")
     assert finding.fix.startswith("Build the image")
     later = {f"{WORKER}/image": f"{NVIDIA}/dynamo-planner:my-tag"}
-    assert found(manifest(VLLM_AGG, later), "PS783") == []
+    assert found(vllm_agg_dgd(later), "PS783") == []
 
 
 def test_a_more_precise_instruction_takes_the_place_of_the_same_one() -> None:
@@ -350,7 +341,7 @@ def test_a_more_precise_instruction_takes_the_place_of_the_same_one() -> None:
 def test_the_fix_of_a_flag_says_remove_once() -> None:
     args = ["--model-path", "a/b", "--skip-tokenizer-init"]
     command = {f"{WORKER}/command": ["python3", "-m", "dynamo.sglang"], f"{WORKER}/args": args}
-    assert only(manifest(SGLANG_AGG, command), "PS611").fix == "Remove `--skip-tokenizer-init`."
+    assert only(sglang_agg_dgd(command), "PS611").fix == "Remove `--skip-tokenizer-init`."
 
 
 def test_a_pod_with_more_gpus_than_a_node_stays_pending() -> None:
@@ -364,14 +355,14 @@ def test_a_pod_with_more_gpus_than_a_node_stays_pending() -> None:
 
 def vllm_with_gpus(gpus: str) -> str:
     limits = {f"{WORKER}/resources/limits/nvidia.com~1gpu": gpus}
-    return manifest(VLLM_AGG, limits | {f"{WORKER}/args": ["--tensor-parallel-size", "4"]})
+    return vllm_agg_dgd(limits | {f"{WORKER}/args": ["--tensor-parallel-size", "4"]})
 
 
 def test_every_placeholder_of_an_image_is_named() -> None:
-    finding = only(manifest(VLLM_AGG, {f"{WORKER}/image": "<REGISTRY>/vllm:<TAG>"}), "PS909")
+    finding = only(vllm_agg_dgd({f"{WORKER}/image": "<REGISTRY>/vllm:<TAG>"}), "PS909")
     assert finding.message.startswith("<REGISTRY>, <TAG> in ")
     labels = {f"{COMPONENTS}/worker/podTemplate/metadata/labels": {"pool": "<A>-<B>"}}
-    assert "<A>, <B>" in only(manifest(VLLM_AGG, labels), "PS909").message
+    assert "<A>, <B>" in only(vllm_agg_dgd(labels), "PS909").message
 
 
 @pytest.mark.parametrize(("operator", "level"), [("1.1", Level.ERROR), ("1.6", Level.WARNING)])
@@ -379,7 +370,7 @@ def test_a_mount_without_a_volume_is_refused_before_the_operator_added_claims(
     operator: str, level: Level
 ) -> None:
     mount = {f"{WORKER}/volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}
-    findings = check(manifest(VLLM_AGG, mount), operator=operator)
+    findings = check(vllm_agg_dgd(mount), operator=operator)
     (finding,) = [finding for finding in findings if finding.rule == "PS726"]
     assert finding.level is level
     assert ("API server rejects" in finding.why) is (level is Level.ERROR)
@@ -389,7 +380,7 @@ def test_the_flag_of_a_prefill_worker_before_1_0_is_named() -> None:
     images = {f"{one}/image": f"{NVIDIA}/vllm-runtime:0.8.1" for one in (FRONTEND, DECODE, PREFILL)}
     fixes = [
         one.fix
-        for one in found(manifest(VLLM_DISAGG, images), "PS141")
+        for one in found(vllm_disagg_dgd(images), "PS141")
         if "--disaggregation-mode" in one.message
     ]
     assert [fix.split(",")[0] for fix in fixes] == [
@@ -400,20 +391,19 @@ def test_the_flag_of_a_prefill_worker_before_1_0_is_named() -> None:
 
 def test_settings_in_a_file_of_an_unknown_flag_may_contain_what_is_missing() -> None:
     arguments = ["--model", "a/b", "--disaggregation-mode", "prefill"]
-    base = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": arguments})
+    base = trtllm_disagg_dgd({f"{PREFILL}/args": arguments})
     assert found(base, "PS401")
-    unknown = manifest(TRTLLM_DISAGG, {f"{PREFILL}/args": [*arguments, "--config-path", "/a.yaml"]})
+    unknown = trtllm_disagg_dgd({f"{PREFILL}/args": [*arguments, "--config-path", "/a.yaml"]})
     assert not [finding for finding in found(unknown, "PS401") if "prefill" in finding.place]
 
 
 def ucx(decode: str, prefill: str) -> str:
     variables = {"decode": decode, "prefill": prefill}
-    return manifest(
-        VLLM_DISAGG,
+    return vllm_disagg_dgd(
         {
             f"{COMPONENTS}/{pool}/{MAIN}/env/UCX_TLS": {"name": "UCX_TLS", "value": value}
             for pool, value in variables.items()
-        },
+        }
     )
 
 
@@ -428,9 +418,9 @@ def test_a_pool_on_intel_xpus_needs_other_transports_than_cuda() -> None:
 
 def test_devices_are_not_counted_if_a_variable_selects_them() -> None:
     limits = {f"{pool}/resources/limits": GPUS_AND_NIC for pool in (DECODE, PREFILL)}
-    assert found(manifest(VLLM_DISAGG, limits), "PS432")
+    assert found(vllm_disagg_dgd(limits), "PS432")
     selected = {f"{pool}/env/UCX_NET_DEVICES": ONE_NIC for pool in (DECODE, PREFILL)}
-    assert not found(manifest(VLLM_DISAGG, limits | selected), "PS432")
+    assert not found(vllm_disagg_dgd(limits | selected), "PS432")
 
 
 GPUS_AND_NIC = {"nvidia.com/gpu": "4", "rdma/ib": "2"}
@@ -441,9 +431,9 @@ def test_vllm_on_several_nodes_that_fits_one_runs_on_each() -> None:
     arguments = {f"{WORKER}/args": ["--model", "a/b", "--tensor-parallel-size", "4"]}
     limits = {f"{WORKER}/resources/limits/nvidia.com~1gpu": "4"}
     nodes = {f"{COMPONENTS}/worker/multinode": {"nodeCount": 2}}
-    assert not found(manifest(VLLM_AGG, arguments | limits | nodes), "PS205")
+    assert not found(vllm_agg_dgd(arguments | limits | nodes), "PS205")
     larger = {f"{WORKER}/args": ["--model", "a/b", "--tensor-parallel-size", "6"]}
-    assert found(manifest(VLLM_AGG, larger | limits | nodes), "PS205")
+    assert found(vllm_agg_dgd(larger | limits | nodes), "PS205")
 
 
 def test_the_threshold_of_a_startup_probe_is_named() -> None:

@@ -24,7 +24,8 @@ from penstock.checks.rows.expressions import (
 from penstock.checks.rows.load import packaged_rules
 from penstock.checks.rows.rule_rows import python_of
 from penstock.cli import main as cli
-from tests.checks.support import TRTLLM_AGG, graph
+from penstock.errors import InputError
+from tests.checks.support import trtllm_agg
 
 ROOT = Path(__file__).parents[2]
 THREE = (True, False, None)
@@ -129,7 +130,7 @@ def run(tmp_path: Path, rows: str, *args: str) -> int:
     (tmp_path / "rules").mkdir(exist_ok=True)
     (tmp_path / "rules" / "acme.yaml").write_text(rows)
     path = tmp_path / "graph.yaml"
-    path.write_text(graph(TRTLLM_AGG))
+    path.write_text(trtllm_agg())
     return cli.main(["check", "--rules", str(tmp_path / "rules"), str(path), *args])
 
 
@@ -150,6 +151,28 @@ def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
     assert cli.main(["check", "--rules", folder, "--explain", "ACME101"]) == 0
     assert "image from outside our registry" in capsys.readouterr().out
     assert not any(rule.id == "ACME101" for rule in all_rules()), "the rules are of one run"
+
+
+def test_rules_of_several_folders_are_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "rules.yaml").write_text(GOOD.replace("ACME101", "ACME202"))
+    assert run(tmp_path, GOOD, "--full", "--rules", str(other), "--rules", str(other)) == 14
+    printed = capsys.readouterr().out
+    assert "ACME101 error" in printed
+    assert "ACME202 error" in printed
+
+
+def test_an_id_in_two_folders_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "rules.yaml").write_text(GOOD)
+    assert run(tmp_path, GOOD, "--rules", str(other)) == InputError.exit_code
+    assert "the id is also that of" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -177,16 +200,8 @@ def test_a_rule_of_a_user_is_reported_selected_suppressed_and_explained(
         ("    at:", "    cases: 5\n    at:", "acme.yaml:8 ACME101: cases is 5. Fix: Use a list."),
         ("    at:", "    cases: [5]\n    at:", "acme.yaml:2 ACME101: the row cannot be read"),
         ("    at:", "    once: 5\n    at:", "once is 5. Fix: Use a boolean."),
-        (
-            "    at:",
-            "    engines: [VLLM]\n    at:",
-            "cannot be made: 'VLLM' is not a valid Engine",
-        ),
-        (
-            "    at:",
-            "    level_if: {fatal: 1 < 2}\n    at:",
-            "cannot be made: 'fatal' is not",
-        ),
+        ("    at:", "    engines: [VLLM]\n    at:", "cannot be made: 'VLLM' is not a valid Engine"),
+        ("    at:", "    level_if: {fatal: 1 < 2}\n    at:", "cannot be made: 'fatal' is not"),
         ("    at:", "    versions: {nope: '>=1'}\n    at:", "a rule cannot be made"),
         (
             "    at:",

@@ -7,8 +7,8 @@ import pytest
 from penstock.checks.finding import Finding
 from penstock.checks.merge import merged as with_one_cause
 from penstock.checks.registry import FOLDER, RULES
+from penstock.checks.rows.load import facts_in
 from penstock.checks.rows.rule_rows import facts_of, python_of
-from penstock.checks.rows.runtime import known_facts
 from penstock.checks.rule import Rule
 from penstock.strict_yaml.loader import load
 from tests.checks.all_cases import cases
@@ -59,7 +59,7 @@ def test_there_are_at_least_sixty_rules_with_a_source() -> None:
 def test_every_fact_in_an_expression_exists() -> None:
     for path in sorted(FOLDER.glob("*/rules.yaml")):
         text = path.read_text("utf-8")
-        python_of(text, str(path), known_facts(facts_of(load(text))))
+        python_of(text, str(path), facts_in(facts_of(load(text))))
 
 
 def test_ids_are_unique() -> None:

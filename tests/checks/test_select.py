@@ -10,7 +10,7 @@ import pytest
 from penstock.checks.registry import RULES
 from penstock.checks.select import selection
 from penstock.errors import UsageError
-from tests.checks.support import TRTLLM_DISAGG, graph
+from tests.checks.support import trtllm_disagg
 from tests.support.command_line import penstock
 
 
@@ -85,7 +85,7 @@ def test_the_suggestion_begins_like_the_word() -> None:
 def test_the_command_reports_the_selected_rules(tmp_path: Path) -> None:
     path = tmp_path / "case.yaml"
     policy = {"decode/config/scheduler_config/capacity_scheduler_policy": "MAX_UTILISATION"}
-    path.write_text(graph(TRTLLM_DISAGG, policy))
+    path.write_text(trtllm_disagg(policy))
 
     def reported(*options: str) -> tuple[int, set[str]]:
         done = penstock("check", "--json", *options, str(path))

@@ -10,7 +10,7 @@ import yaml
 
 from penstock.checks.finding import Finding, Level
 from tests.checks.own_manifests import alpha, claim, with_document
-from tests.checks.support import TRTLLM_AGG, check, manifest
+from tests.checks.support import check, trtllm_agg_dgd
 
 CLAIM = claim("ReadWriteOnce")
 MOUNT = {"volumeMounts": [{"name": "other"}, {"name": "model-cache"}]}
@@ -69,5 +69,5 @@ def test_a_claim_of_another_namespace_is_another_claim() -> None:
 
 
 def test_the_place_of_a_volume_is_the_pods_volumes() -> None:
-    (finding,) = found(with_document(manifest(TRTLLM_AGG), CLAIM))
+    (finding,) = found(with_document(trtllm_agg_dgd(), CLAIM))
     assert finding.place.endswith("podTemplate.spec.volumes")

@@ -6,14 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checks.finding import Finding, Level
+from penstock.checks.finding import Level
 from penstock.checks.suppress import read_comments
 from penstock.graph.load import parse_graph
 from penstock.manifests.source import open_source, render_graph
-from tests.checks.support import TRTLLM_AGG, TRTLLM_DISAGG, check, graph, manifest
+from tests.checks.support import (
+    check,
+    only,
+    trtllm_agg_dgd,
+    trtllm_disagg,
+)
 from tests.support.command_line import penstock
 
-WRONG = graph(TRTLLM_DISAGG, {"decode/config/stream_interval": 20})
+WRONG = trtllm_disagg({"decode/config/stream_interval": 20})
 RENDERED = render_graph(parse_graph(WRONG, "case.yaml")).text
 
 
@@ -29,41 +34,36 @@ def commented(text: str, key: str, comment: str, *, above: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def of(rule: str, text: str) -> Finding:
-    (finding,) = [finding for finding in check(text) if finding.rule == rule]
-    return finding
-
-
 @pytest.mark.parametrize("above", [False, True])
 @pytest.mark.parametrize("text", [WRONG, RENDERED], ids=["graph", "block of a ConfigMap"])
 def test_a_comment_on_the_line_or_above_it_suppresses(text: str, above: bool) -> None:
     comment = "# penstock: ignore PS601 the parser is ours"
     text = commented(text, "stream_interval", comment, above=above)
-    assert of("PS601", text).suppressed == "the parser is ours"
+    assert only(text, "PS601").suppressed == "the parser is ours"
     assert "PS005" not in {finding.rule for finding in check(text)}
 
 
 def test_comments_above_a_line_can_follow_each_other() -> None:
     text = commented(WRONG, "stream_interval", "# penstock: ignore PS601 ours", above=True)
     text = commented(text, "stream_interval", "# an ordinary comment", above=True)
-    assert of("PS601", text).suppressed == "ours"
+    assert only(text, "PS601").suppressed == "ours"
 
 
-@pytest.mark.parametrize("text", [WRONG, RENDERED, manifest(TRTLLM_AGG)])
+@pytest.mark.parametrize("text", [WRONG, RENDERED, trtllm_agg_dgd()])
 def test_a_comment_for_the_file_may_be_anywhere_and_name_several_rules(text: str) -> None:
     text += "# penstock: ignore-file PS810, PS606 a test\n"
-    assert of("PS810", text).suppressed == "a test"
-    assert of("PS606", text).suppressed == "a test"
+    assert only(text, "PS810").suppressed == "a test"
+    assert only(text, "PS606").suppressed == "a test"
 
 
 def test_a_comment_on_another_line_suppresses_nothing_and_is_reported() -> None:
     text = commented(WRONG, "max_batch_size", "# penstock: ignore PS601 ours")
-    assert not of("PS601", text).suppressed
-    unused = of("PS005", text)
+    assert not only(text, "PS601").suppressed
+    unused = only(text, "PS005")
     assert unused.message == "PS601 has no finding on this line"
     assert text.splitlines()[(unused.line or 0) - 1][(unused.column or 0) - 1] == "#"
     above = commented(WRONG, "max_batch_size", "# penstock: ignore PS601 ours", above=True)
-    assert of("PS005", above).message.startswith("PS601 has no finding on line ")
+    assert only(above, "PS005").message.startswith("PS601 has no finding on line ")
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_a_comment_on_another_line_suppresses_nothing_and_is_reported() -> None:
 )
 def test_a_comment_that_cannot_suppress_is_a_warning(comment: str, message: str, fix: str) -> None:
     text = commented(WRONG, "stream_interval", f"# penstock: {comment}")
-    findings = of("PS005", text)
+    findings = only(text, "PS005")
     assert message in findings.message
     assert fix in findings.fix
     assert findings.level is Level.WARNING
-    assert not of("PS601", text).suppressed
+    assert not only(text, "PS601").suppressed
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_up_and_apply_accept_what_a_comment_suppresses(tmp_path: Path) -> None:
 
     path = tmp_path / "case.yaml"
     key = "capacity_scheduler_policy"
-    wrong = graph(TRTLLM_DISAGG, {f"decode/config/scheduler_config/{key}": "MAX_UTILISATION"})
+    wrong = trtllm_disagg({f"decode/config/scheduler_config/{key}": "MAX_UTILISATION"})
     path.write_text(wrong)
     with pytest.raises(CheckError, match="PS102"):
         require_sound(open_source(path))
@@ -139,5 +139,5 @@ def test_up_and_apply_accept_what_a_comment_suppresses(tmp_path: Path) -> None:
 def test_a_finding_beside_errors_of_the_file_is_suppressed_too() -> None:
     text = commented(WRONG, "stream_interval", "# penstock: ignore PS601 ours")
     text += "router: {mode: kvv}\n"
-    assert of("PS601", text).suppressed == "ours"
+    assert only(text, "PS601").suppressed == "ours"
     assert "PS005" not in {finding.rule for finding in check(text)}

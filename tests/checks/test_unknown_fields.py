@@ -9,7 +9,7 @@ import yaml
 
 from penstock.checks.finding import Finding
 from tests.checks.own_manifests import alpha
-from tests.checks.support import VLLM_AGG, check, manifest
+from tests.checks.support import check, vllm_agg_dgd
 
 WORKER = "spec.services.Worker"
 PROBE = {"httpGet": {"path": "/health", "port": 9090}}
@@ -80,10 +80,7 @@ def test_a_claim_of_a_component_becomes_a_claim_of_the_deployment_with_a_mount()
             {"livenessProbe": PROBE, "periodSeconds": 5},
             f"Move it to {WORKER}.livenessProbe, which has periodSeconds.",
         ),
-        (
-            {"requests": {"cpu": "4"}},
-            f"Move it to {WORKER}.resources, which has requests.",
-        ),
+        ({"requests": {"cpu": "4"}}, f"Move it to {WORKER}.resources, which has requests."),
         ({"env": [{"name": "A", "value": "1"}]}, "Use envs."),
         (
             {"max-num-seqs": 64},
@@ -114,5 +111,5 @@ def test_a_similar_field_takes_the_value() -> None:
     ],
 )
 def test_a_field_of_v1alpha1_in_v1beta1(name: str, field: Any, fix: str) -> None:
-    text = manifest(VLLM_AGG, {f"dgd/spec/components/worker/{name}": field})
+    text = vllm_agg_dgd({f"dgd/spec/components/worker/{name}": field})
     assert unknown_field(text).fix.endswith(fix)

@@ -14,13 +14,17 @@ from penstock.errors import CheckError
 from penstock.manifests.source import open_source
 from tests.checks.support import (
     REMOVE,
-    SGLANG_AGG,
     TRTLLM_AGG,
     VLLM_AGG,
-    VLLM_DISAGG,
     check,
-    graph,
+    found,
+    levels,
     manifest,
+    sglang_agg,
+    trtllm_agg_dgd,
+    vllm_agg,
+    vllm_agg_dgd,
+    vllm_disagg_dgd,
 )
 
 REGISTRY = "nvcr.io/nvidia/ai-dynamo"
@@ -28,14 +32,6 @@ WORKER = "dgd/spec/components/worker"
 IMAGE = f"{WORKER}/podTemplate/spec/containers/main/image"
 ARGS = f"{WORKER}/podTemplate/spec/containers/main/args"
 DECODE_ENV = "dgd/spec/components/decode/podTemplate/spec/containers/main/env"
-
-
-def found(text: str, rule: str) -> list[Finding]:
-    return [finding for finding in check(text) if finding.rule == rule]
-
-
-def levels(text: str, rule: str) -> list[str]:
-    return [str(finding.level) for finding in found(text, rule)]
 
 
 def with_image(base: Mapping[str, Any], tag: str, changes: Mapping[str, Any]) -> str:
@@ -167,7 +163,7 @@ def test_a_newer_image_is_judged_as_the_newest_known_release(tag: str) -> None:
 
 
 def test_a_newer_image_of_an_engine_is_named_as_such() -> None:
-    (newer,) = found(manifest(VLLM_AGG, {IMAGE: "vllm/vllm-openai:v0.50.1"}), "PS910")
+    (newer,) = found(vllm_agg_dgd({IMAGE: "vllm/vllm-openai:v0.50.1"}), "PS910")
     assert newer.level is Level.WARNING
     assert "has vLLM 0.50.1" in newer.message
 
@@ -238,7 +234,7 @@ def test_the_flag_instead_of_a_variable_is_one_of_the_stated_version(
 
 def test_an_image_without_a_version_may_have_a_vllm_that_logs_nothing() -> None:
     image = {IMAGE: "registry.example.com/llm/serving:stable"}
-    (finding,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
+    (finding,) = found(vllm_agg_dgd({**image, **VARIABLE}), "PS146")
     assert "vLLM logs since 0.17.0 that it does not know the variable" in finding.why
 
 
@@ -257,16 +253,16 @@ def test_a_build_between_two_releases_is_judged_as_the_one_before() -> None:
 
 def test_an_image_without_a_version_is_judged_as_the_newest_release() -> None:
     image = {IMAGE: "registry.example.com/llm/serving:stable"}
-    (ignored,) = found(manifest(VLLM_AGG, {**image, **VARIABLE}), "PS146")
+    (ignored,) = found(vllm_agg_dgd({**image, **VARIABLE}), "PS146")
     assert ignored.level is Level.NOTE
     assert ignored.message.endswith("(assuming Dynamo 1.7)")
     # An error in every version needs no assumption.
     tokens = {"worker/max-num-batched-tokens": 100}
-    (fewer,) = found(manifest(VLLM_AGG, {**image, **tokens}), "PS124")
+    (fewer,) = found(vllm_agg_dgd({**image, **tokens}), "PS124")
     assert fewer.level is Level.ERROR
     assert "assuming" not in fewer.message
     # In the newest release only.
-    (statistics,) = found(manifest(TRTLLM_AGG, {**image, **STATISTICS}), "PS117")
+    (statistics,) = found(trtllm_agg_dgd({**image, **STATISTICS}), "PS117")
     assert statistics.level is Level.NOTE
 
 
@@ -277,26 +273,26 @@ def test_flags_tell_the_release_of_an_image_without_a_version() -> None:
         f"{ARGS}/2": "--migration-limit=3",
         "dgd/spec/components/frontend/podTemplate/spec/containers/main/args": ["--router-mode=kv"],
     }
-    text = manifest(VLLM_AGG, {**old, **VARIABLE})
+    text = vllm_agg_dgd({**old, **VARIABLE})
     (removed,) = found(text, "PS144")
     assert removed.level is Level.NOTE
     assert levels(text, "PS146") == ["note"]
-    tokens = manifest(VLLM_AGG, {**old, "worker/max-num-batched-tokens": 100})
+    tokens = vllm_agg_dgd({**old, "worker/max-num-batched-tokens": 100})
     assert levels(tokens, "PS124") == ["error"]
 
 
 def test_an_own_image_may_have_flags_that_no_release_has() -> None:
     flag = {f"{ARGS}/2": "--modelexpress-role=source"}
     image = {IMAGE: "registry.example.com/llm/serving:stable"}
-    assert levels(manifest(VLLM_AGG, flag), "PS141") == ["error"]
-    assert levels(manifest(VLLM_AGG, {**flag, **image}), "PS141") == ["note"]
+    assert levels(vllm_agg_dgd(flag), "PS141") == ["error"]
+    assert levels(vllm_agg_dgd({**flag, **image}), "PS141") == ["note"]
 
 
 @pytest.mark.parametrize("image", ["REPLACE_WITH_IMAGE", "registry.example/team/vllm-runtime:dev"])
 def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: str) -> None:
     """A branch of Dynamo may have added it, which the file does not state."""
     flag = {f"{ARGS}/2": "--own-shadow-engine"}
-    (unknown,) = found(manifest(VLLM_AGG, {**flag, IMAGE: image}), "PS141")
+    (unknown,) = found(vllm_agg_dgd({**flag, IMAGE: image}), "PS141")
     assert unknown.level is Level.NOTE
     assert unknown.message == "no release of Dynamo has the flag --own-shadow-engine of dynamo.vllm"
     assert unknown.why == "A build that does not have the flag exits at startup."
@@ -305,7 +301,7 @@ def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: st
     assert (released.level, released.fix) == (Level.ERROR, "Remove --own-shadow-engine.")
     # A misspelled flag is one in any build.
     typo = {f"{ARGS}/2": "--max-num-seqz=8", IMAGE: image}
-    (misspelled,) = found(manifest(VLLM_AGG, typo), "PS141")
+    (misspelled,) = found(vllm_agg_dgd(typo), "PS141")
     assert misspelled.level is Level.WARNING
     assert misspelled.fix == "Replace --max-num-seqz with --max-num-seqs."
 
@@ -313,11 +309,11 @@ def test_a_build_without_a_version_may_have_a_flag_that_resembles_none(image: st
 def test_a_key_of_an_engine_file_may_be_a_flag_of_an_own_build() -> None:
     key = {"worker/own-shadow-engine": True}
     image = {IMAGE: "registry.example/team/vllm-runtime:dev"}
-    (unknown,) = found(manifest(VLLM_AGG, {**key, **image}), "PS142")
+    (unknown,) = found(vllm_agg_dgd({**key, **image}), "PS142")
     assert unknown.level is Level.NOTE
     assert unknown.message.startswith("no release of Dynamo has the flag --own-shadow-engine")
     assert unknown.fix == "Use an image whose build has the flag, or remove own-shadow-engine."
-    assert levels(manifest(VLLM_AGG, key), "PS142") == ["error"]
+    assert levels(vllm_agg_dgd(key), "PS142") == ["error"]
 
 
 def test_a_flag_of_a_newer_release_is_an_error() -> None:
@@ -334,7 +330,7 @@ def test_a_placeholder_is_one_finding_and_the_other_rules_apply() -> None:
         frontend: f"{REGISTRY}/dynamo-frontend:my-tag",
         "worker/max-num-batched-tokens": 100,
     }
-    text = manifest(VLLM_AGG, changes)
+    text = vllm_agg_dgd(changes)
     assert [(f.level, f.message) for f in found(text, "PS909")] == [
         (Level.WARNING, "my-tag in 1 place must be replaced"),
         (Level.NOTE, "${VLLM_IMAGE} in 1 place must be filled by a program"),
@@ -345,7 +341,7 @@ def test_a_placeholder_is_one_finding_and_the_other_rules_apply() -> None:
 
 def test_images_do_not_stop_up(tmp_path: Path) -> None:
     path = tmp_path / "manifest.yaml"
-    path.write_text(manifest(VLLM_AGG, {IMAGE: "<your-registry>/vllm-runtime:1.6.1"}))
+    path.write_text(vllm_agg_dgd({IMAGE: "<your-registry>/vllm-runtime:1.6.1"}))
     source = open_source(path)
     with pytest.raises(CheckError, match="PS909"):
         require_sound(source)
@@ -356,42 +352,39 @@ def test_images_do_not_stop_up(tmp_path: Path) -> None:
 def test_nothing_is_concluded_from_values_that_are_computed_at_start(value: str) -> None:
     for variable in ("UCX_NET_DEVICES", "UCX_TLS"):
         entry = {f"{DECODE_ENV}/{variable}": {"name": variable, "value": value}}
-        text = manifest(VLLM_DISAGG, entry)
+        text = vllm_disagg_dgd(entry)
         rules = {"PS434", "PS435", "PS436", "PS437"}
         assert not rules & {f.rule for f in check(text)}, variable
 
 
 def test_kv_in_host_memory_needs_no_cuda_transport() -> None:
     tcp = {f"{DECODE_ENV}/UCX_TLS/value": "tcp"}
-    assert levels(manifest(VLLM_DISAGG, tcp), "PS434") == ["warning"]
+    assert levels(vllm_disagg_dgd(tcp), "PS434") == ["warning"]
     host = {**tcp, "decode/kv-transfer-config/kv_buffer_device": "cpu"}
-    assert levels(manifest(VLLM_DISAGG, host), "PS434") == []
+    assert levels(vllm_disagg_dgd(host), "PS434") == []
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["--no-router-kv-events", "--router-kv-overlap-score-credit", "0"],
-        ["--load-aware"],
-    ],
+    [["--no-router-kv-events", "--router-kv-overlap-score-credit", "0"], ["--load-aware"]],
 )
 def test_a_router_that_ignores_prefixes_needs_no_caches(arguments: list[str]) -> None:
     off = {"worker/config/enable-prefix-caching": False}
-    assert levels(graph(VLLM_AGG, off), "PS502") == ["warning"]
-    assert levels(graph(VLLM_AGG, {**off, "frontend": {"args": arguments}}), "PS502") == []
+    assert levels(vllm_agg(off), "PS502") == ["warning"]
+    assert levels(vllm_agg({**off, "frontend": {"args": arguments}}), "PS502") == []
 
 
 def test_attention_dp_is_a_size_since_sglang_0_5_22() -> None:
     """With it, GPUs beyond the KV heads hold other sequences, not copies of the heads."""
     wide = {"worker/gpus": 16, "worker/nodes": 2, "worker/config/tp-size": 16}
-    assert levels(graph(SGLANG_AGG, wide), "PS210") == ["note"]
-    assert levels(graph(SGLANG_AGG, {**wide, "worker/config/attn-dp-size": 2}), "PS210") == []
+    assert levels(sglang_agg(wide), "PS210") == ["note"]
+    assert levels(sglang_agg({**wide, "worker/config/attn-dp-size": 2}), "PS210") == []
 
 
 def test_a_tag_before_a_digest_is_not_replaced() -> None:
     image = f"{REGISTRY}/vllm-runtime:1.3.1"
-    (plain,) = found(manifest(VLLM_AGG, {IMAGE: image}), "PS906")
-    (pinned,) = found(manifest(VLLM_AGG, {IMAGE: f"{image}@sha256:{'0' * 64}"}), "PS906")
+    (plain,) = found(vllm_agg_dgd({IMAGE: image}), "PS906")
+    (pinned,) = found(vllm_agg_dgd({IMAGE: f"{image}@sha256:{'0' * 64}"}), "PS906")
     assert "vllm-runtime:1.6.2" in plain.yaml
     assert pinned.fix == plain.fix
     assert pinned.yaml == ""

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from penstock.cli import main as cli
-from penstock.cli.unknown_command import ELSEWHERE, OTHER
+from penstock.cli.other_names import ELSEWHERE, OTHER
 from tests.support.command_line import penstock
 
 # The words of each command line; an option and its value stay together.
@@ -68,13 +68,19 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
     ("line", "error"),
     [
         ("frobnicate", "unknown command 'frobnicate'"),
-        ("--verson", "unknown option --verson; options come after the command. Did you mean --ver"),
-        ("statsu g.yaml", "unknown command 'statsu'. Did you mean status?"),
-        ("logs g.yaml --folow", "unknown option --folow. Did you mean --follow?"),
-        ("plan --modle=x", "unknown option --modle. Did you mean --model?"),
+        (
+            "--verson",
+            "unknown option --verson; options come after the command. Did you mean `--ver",
+        ),
+        ("statsu g.yaml", "unknown command 'statsu'. Did you mean `status`?"),
+        ("logs g.yaml --folow", "unknown option --folow. Did you mean `--follow`?"),
+        ("bench URL --part 10k", "Fix: Remove --part, or use `penstock bench public`, which has "),
+        ("bench URL", "Fix: Add --workload short-chat, or measure by a public method, which "),
+        ("plan --router g.yaml --gpus 8", "Fix: Remove --gpus, or use `penstock plan`, which "),
+        ("plan --modle=x", "unknown option --modle. Did you mean `--model`?"),
         ("logs g.yaml -x", "unknown option -x"),
-        ("up g.yaml --engine moker", "Did you mean mocker?"),
-        ("tools env instal sim", "Did you mean install?"),
+        ("up g.yaml --engine moker", "Did you mean `mocker`?"),
+        ("tools env instal sim", "Did you mean `install`?"),
         ("logs -n", "argument -n/--namespace: expected one argument"),
         ("logs --lines -f g.yaml", "argument --lines: expected one argument"),
         ("logs -f", "the following arguments are required: GRAPH"),
@@ -82,10 +88,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("down a b c", "unexpected arguments 'b', 'c'\nUsage: penstock down GRAPH [OPTIONS]. "),
         ("ls extra", "penstock ls: unexpected argument 'extra'\nUsage: penstock ls [OPTIONS]. "),
         ("tools schema -- -x", "unexpected argument '-x'\n"),
-        (
-            "tools env extra",
-            "argument action: 'extra' is not one of install, list, rem",
-        ),
+        ("tools env extra", "argument action: 'extra' is not one of install, list, rem"),
         ("scale", "GRAPH, POOL=N\nUsage: penstock scale GRAPH POOL=N... [OPTIONS]. "),
         (
             "scale decode=2",
@@ -100,7 +103,7 @@ def test_every_option_takes_one_value_or_none(command: str) -> None:
         ("simulate g.yaml --ttft 0ms", "--ttft: '0ms' is not a duration above 0 in ms, s or m"),
         ("simulate g.yaml --rate 1e12", "'1e12' is not a number above 0 and below 1,000,000,000"),
         ("simulate g.yaml --attain 95%", "'95%' is not a share above 0 and up to 1; write 95% as "),
-        ("logs g.yaml --lines -5", "argument --lines: '-5' is not a number of lines"),
+        ("logs g.yaml --lines -5", "argument --lines: '-5' is not an integer from 0 to "),
         ("up g.yaml --port x", "argument --port: 'x' is not an integer from 0 to 65535"),
         ("up g.yaml --start-timeout-s nan", "'nan' is not a number above 0"),
         ("apply g.yaml --timeout-s -1", "argument --timeout-s: '-1' is not a number above 0"),

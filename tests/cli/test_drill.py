@@ -8,22 +8,18 @@ import pytest
 
 from penstock.cli import drill
 from penstock.cli.main import command_parser, main
+from tests.support.command_line import error_of
 
 GRAPH = str(Path(__file__).parents[2] / "dynamo_graphs" / "quickstart-simulated.yaml")
 
 
-def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(["drill", GRAPH, *arguments]) == 2
-    return capsys.readouterr().err
+def failed(*arguments: str) -> str:
+    return error_of(["drill", GRAPH, *arguments], 2)
 
 
-def test_an_unknown_fault_is_an_error_with_the_known_ones(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert "there is no fault `kil`. Fix: Did you mean `kill`?" in failed(
-        capsys, "--faults", "kil,term"
-    )
-    assert "Fix: Use some of kill, term" in failed(capsys, "--faults", "earthquake")
+def test_an_unknown_fault_is_an_error_with_the_known_ones() -> None:
+    assert "there is no fault `kil`. Fix: Did you mean `kill`?" in failed("--faults", "kil,term")
+    assert "Fix: Use some of kill, term" in failed("--faults", "earthquake")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +34,20 @@ def test_a_wrong_option_is_an_error(
     assert capsys.readouterr().err
 
 
-def test_a_url_needs_a_file_of_faults_and_consent(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_url_needs_a_file_of_faults_and_consent(tmp_path: Path) -> None:
     url = "http://127.0.0.1:9/v1"
-    assert main(["drill", url]) == 2
-    assert "--faults: a URL needs a YAML file" in capsys.readouterr().err
+    assert "--faults: a URL needs a YAML file" in error_of(["drill", url], 2)
     assert main(["drill", url, "--engine", "mocker"]) == 2
     faults = tmp_path / "faults.yaml"
     faults.write_text("faults:\n  - name: pod\n    command: [touch, ran]\n")
-    assert main(["drill", url, "--faults", str(faults)]) == 2  # pytest's stdin is no terminal
-    assert "--yes" in capsys.readouterr().err
-    assert main(["drill", url, "--faults", str(faults), "--yes"]) == 18
-    assert "cannot list the models" in capsys.readouterr().err
+    assert "--yes" in error_of(["drill", url, "--faults", str(faults)], 2)
+    assert "cannot list the models" in error_of(
+        ["drill", url, "--faults", str(faults), "--yes"], 18
+    )
     faults.write_text("faults:\n  - name: pod\n    comand: [touch, ran]\n")
-    assert main(["drill", url, "--faults", str(faults), "--yes"]) == 4
-    assert "Did you mean `command`?" in capsys.readouterr().err
+    assert "Did you mean `command`?" in error_of(
+        ["drill", url, "--faults", str(faults), "--yes"], 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,22 +68,21 @@ def test_the_drill_starts_itself_again_with_the_same_arguments(arguments: list[s
     assert parser.parse_args(again) == parsed
 
 
-def test_a_model_is_no_option_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "--model" in failed(capsys, "--model", "m")
+def test_a_model_is_no_option_of_a_graph() -> None:
+    assert "--model" in failed("--model", "m")
 
 
-def test_a_graph_that_does_not_exist_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["drill", "none.yaml"]) == 3
-    assert "none.yaml" in capsys.readouterr().err
+def test_a_graph_that_does_not_exist_is_an_error() -> None:
+    assert "none.yaml" in error_of(["drill", "none.yaml"], 3)
 
 
 def test_a_program_that_the_graph_does_not_have_is_refused_before_the_start(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def start(*_: object) -> None:
         raise AssertionError("the graph was started")
 
     monkeypatch.setattr("penstock.drill.run.drill_graph", start)
     message = "the graph has no program `decod`. Fix: Did you mean `decode`?"
-    assert message in failed(capsys, "--faults", "kill:decod")
-    assert "no program `nope`" in failed(capsys, "--faults", "kill:nope")
+    assert message in failed("--faults", "kill:decod")
+    assert "no program `nope`" in failed("--faults", "kill:nope")

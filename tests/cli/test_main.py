@@ -23,6 +23,14 @@ QUICKSTART = ROOT / "dynamo_graphs" / "quickstart-simulated.yaml"
 COMMANDS_PAGE = (ROOT / "docs" / "commands.md").read_text()
 
 
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    """A copy of the quickstart."""
+    path = tmp_path / "graph.yaml"
+    path.write_text(QUICKSTART.read_text())
+    return path
+
+
 def error_classes() -> list[type[PenstockError]]:
     classes = [e for e in vars(errors).values() if isinstance(e, type)]
     return [e for e in classes if issubclass(e, PenstockError) and e is not PenstockError]
@@ -39,20 +47,19 @@ def test_help_lists_every_verb_and_imports_nothing_heavy() -> None:
         assert f"  {verb:<9}  {text}\n" in done.stdout
 
 
-NO_GRAPH = (
-    "upgrade",  # it writes the file
-    *(
-        "ls",
-        "init",
-        "tools",
-        "capture",
-        "gateway",
-        "rollback",
-        "history",
-        "uninstall",
-    ),
-    "plan",  # it makes one
-)
+# `upgrade` writes the file, and `plan` makes one.
+NO_GRAPH = [
+    "upgrade",
+    "plan",
+    "ls",
+    "init",
+    "tools",
+    "capture",
+    "gateway",
+    "rollback",
+    "history",
+    "uninstall",
+]
 
 
 @pytest.mark.parametrize("verb", cli.COMMANDS)
@@ -62,10 +69,7 @@ def test_every_verb_has_help(verb: str) -> None:
     assert cli.COMMANDS[verb].split(",")[0] in " ".join(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    "verb",
-    [v for v in cli.COMMANDS if v not in NO_GRAPH],
-)
+@pytest.mark.parametrize("verb", [v for v in cli.COMMANDS if v not in NO_GRAPH])
 def test_set_is_on_every_verb_that_takes_a_graph(verb: str) -> None:
     assert "--set PATH=VALUE" in penstock(verb, "--help").stdout
 
@@ -96,12 +100,7 @@ def test_render_prints_the_manifests_or_writes_them(tmp_path: Path) -> None:
     done = penstock("render", str(QUICKSTART))
     assert done.returncode == 0
     kinds = [d["kind"] for d in yaml.safe_load_all(done.stdout)]
-    assert kinds == [
-        "ConfigMap",
-        "ConfigMap",
-        "DynamoGraphDeployment",
-        "PodDisruptionBudget",
-    ]
+    assert kinds == [*["ConfigMap"] * 2, "DynamoGraphDeployment", "PodDisruptionBudget"]
     target = tmp_path / "out.yaml"
     assert penstock("render", str(QUICKSTART), "-o", str(target)).stdout == ""
     assert target.read_text() == done.stdout
@@ -138,9 +137,7 @@ def test_only_a_generated_file_is_overwritten_without_force(
     assert target.is_symlink()
 
 
-def test_render_does_not_replace_its_own_graph(tmp_path: Path) -> None:
-    graph = tmp_path / "graph.yaml"
-    graph.write_text(QUICKSTART.read_text())
+def test_render_does_not_replace_its_own_graph(graph: Path) -> None:
     assert penstock("render", str(graph), "-o", str(graph)).returncode == 3
     assert graph.read_text() == QUICKSTART.read_text()
 
@@ -198,9 +195,7 @@ def test_the_schema_accepts_every_graph() -> None:
         jsonschema.validate(yaml.safe_load(path.read_text()), schema)
 
 
-def test_scale_edits_only_the_replicas(tmp_path: Path) -> None:
-    graph = tmp_path / "graph.yaml"
-    graph.write_text(QUICKSTART.read_text())
+def test_scale_edits_only_the_replicas(graph: Path) -> None:
     done = penstock("scale", str(graph), "decode=5")
     assert done.returncode == 0
     before, after = QUICKSTART.read_text().splitlines(), graph.read_text().splitlines()
@@ -220,6 +215,7 @@ def test_scale_edits_only_the_replicas(tmp_path: Path) -> None:
         ("decode=-1", "decode.replicas: must be an integer from 0 to 10,000, got -1. Fix: Give "),
         ("decode=1.5", "decode.replicas: must be an integer from 0 to 10,000, got 1.5. Fix: Give "),
         ("decode=two", "decode.replicas: must be an integer from 0 to 10,000, got two. Fix: Give "),
+        ("decode=2 decode=3", "decode: given twice: 2 and 3. Fix: Give one number."),
         ("=3", "scale: '=3' is not POOL=N. Fix: Give the number of replicas, such as `decode=2`."),
         (
             "workers=2",
@@ -227,10 +223,8 @@ def test_scale_edits_only_the_replicas(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_scale_rejects_malformed_changes(tmp_path: Path, text: str, error: str) -> None:
-    graph = tmp_path / "graph.yaml"
-    graph.write_text(QUICKSTART.read_text())
-    done = penstock("scale", str(graph), text)
+def test_scale_rejects_malformed_changes(graph: Path, text: str, error: str) -> None:
+    done = penstock("scale", str(graph), *text.split())
     assert done.returncode == errors.GraphError.exit_code
     assert error in done.stderr
     assert graph.read_text() == QUICKSTART.read_text()
@@ -245,7 +239,7 @@ def test_a_graph_that_is_not_up_is_an_error(tmp_path: Path, verb: str) -> None:
 def test_an_unknown_environment_suggests_a_similar_name() -> None:
     done = penstock("tools", "env", "install", "envy")
     assert done.returncode == errors.MissingToolError.exit_code
-    assert "Did you mean envoy?" in done.stderr
+    assert "Did you mean `envoy`?" in done.stderr
 
 
 def test_scale_of_a_manifest_is_an_error(tmp_path: Path) -> None:
@@ -262,23 +256,6 @@ def test_a_misplaced_kind_is_a_graph_error(tmp_path: Path) -> None:
     done = penstock("explain", str(graph))
     assert done.returncode == errors.GraphError.exit_code
     assert "graph.yaml:1 kind" in done.stderr
-
-
-def test_output_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    done = penstock("render", str(QUICKSTART), "-o", str(tmp_path / "no" / "x.yaml"))
-    assert done.returncode == errors.InputError.exit_code
-    assert "cannot be written" in done.stderr
-    done = penstock("render", str(QUICKSTART), "-o", str(tmp_path))
-    assert done.returncode == errors.InputError.exit_code
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_pool_given_twice_to_scale_is_an_error(tmp_path: Path) -> None:
-    graph = tmp_path / "graph.yaml"
-    graph.write_text(QUICKSTART.read_text())
-    done = penstock("scale", str(graph), "decode=2", "decode=3")
-    assert done.returncode == errors.GraphError.exit_code
-    assert "given twice" in done.stderr
 
 
 def test_render_prints_the_images_to_copy() -> None:

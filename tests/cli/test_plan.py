@@ -19,6 +19,7 @@ from penstock.cli.main import main
 from penstock.graph.load import load_graph
 from penstock.serving.understand import Hints
 from tests.reports.read import charts_of, names_of, page_of
+from tests.support.command_line import error_of, output_of
 from tests.support.outputs import read_output
 from tests.support.waiting import wait_for
 
@@ -47,12 +48,9 @@ def asked(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[
 
 
 @pytest.mark.needs("sim")
-def test_a_plan_writes_a_graph_with_its_reasons(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_writes_a_graph_with_its_reasons(asked: list[str], tmp_path: Path) -> None:
     path = tmp_path / "planned.yaml"
-    assert main([*asked, "--gpus", "2", *LOOSE, "-o", str(path)]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*asked, "--gpus", "2", *LOOSE, "-o", str(path)])
     assert output.startswith(
         "openai/gpt-oss-120b on up to 2 × b200, small (Poisson, 10 requests/s)"
     )
@@ -82,21 +80,17 @@ def test_a_plan_writes_a_graph_with_its_reasons(
     assert loaded.graph.slo.ttft_ms == 1000
     counts = tally(check_file(path, Hints()))
     assert (counts.errors, counts.warnings) == (0, 0)
-    assert main(["simulate", str(path), "--workload", asked[6]]) == 0
-    simulated = capsys.readouterr().out
+    simulated = output_of(["simulate", str(path), "--workload", asked[6]])
     assert " 100.0%" in simulated
     assert "not steady" not in simulated
 
 
 @pytest.mark.needs("sim")
-def test_an_existing_file_is_replaced_only_if_forced(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_file_is_replaced_only_if_forced(asked: list[str], tmp_path: Path) -> None:
     path = tmp_path / "planned.yaml"
     path.write_text("edited")
     words = [*asked, "--gpus", "1", *LOOSE, "-o", str(path)]
-    assert main(words) == 3
-    error = capsys.readouterr().err
+    error = error_of(words, 3)
     assert f"{path}: already exists. Fix: Name another file, or add --force" in error
     assert path.read_text() == "edited"
     assert main([*words, "--force", "--replays", "10"]) == 0
@@ -105,12 +99,11 @@ def test_an_existing_file_is_replaced_only_if_forced(
 
 @pytest.mark.needs("sim")
 def test_a_report_shows_the_recommendation_and_all_replays(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.html"
     words = [*asked, "--gpus", "2", *LOOSE, "--gpu-hour-price", "3", "--report", str(path)]
-    assert main([*words, "--json"]) == 0
-    document = read_output("plan", capsys.readouterr().out)
+    document = read_output("plan", output_of([*words, "--json"]))
     text = path.read_text("utf-8")
     page, charts = html.unescape(page_of(text)), charts_of(text)
     assert f"<span>Recommended: {document['recommended']}: " in page
@@ -138,22 +131,18 @@ def test_a_report_shows_the_recommendation_and_all_replays(
     assert counts
     assert [c.replace(",", "") for c in counts] == re.findall("in the figures: ([0-9]+)", page)
     assert not re.search("(src|href)=", page)
-    assert main(words) == 3
-    assert f"{path}: already exists. Fix: Name another file, or add --force" in (
-        capsys.readouterr().err
-    )
+    assert f"{path}: already exists. Fix: Name another file, or add --force" in (error_of(words, 3))
 
 
 @pytest.mark.needs("sim")
 def test_a_report_without_a_recommendation_shows_the_closest_graph(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "plan.html"
     path.write_text("old")
     slo = ("--ttft", "5ms", "--itl", "30ms")
     words = [*asked, "--gpus", "1", *slo, "--report", str(path), "--force"]
-    assert main(words) == 17
-    error = capsys.readouterr().err
+    error = error_of(words, 17)
     text = path.read_text("utf-8")
     page = html.unescape(page_of(text))
     assert f"No recommendation: {error.partition('penstock plan: ')[2].strip()}" in page
@@ -175,57 +164,42 @@ def test_a_report_without_a_recommendation_shows_the_closest_graph(
     ],
 )
 def test_a_report_that_cannot_be_written_is_refused_before_the_search(
-    more: list[str],
-    message: str,
-    asked: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    more: list[str], message: str, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))  # none is needed
-    assert main([*asked, "--gpus", "1", *LOOSE, *more]) == 2
-    assert message in capsys.readouterr().err
+    assert message in error_of([*asked, "--gpus", "1", *LOOSE, *more], 2)
 
 
 @pytest.mark.needs("sim")
 @pytest.mark.nightly
-def test_every_pool_gets_the_minimum_of_replicas(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_pool_gets_the_minimum_of_replicas(asked: list[str]) -> None:
     words = [*asked, "--gpus", "2", *LOOSE, "--min-replicas"]
-    assert main([*words, "2", "--replays", "10"]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*words, "2", "--replays", "10"])
     assert "recommended: 2 × TP1 aggregated" in output
     assert "no redundancy" not in output
     line = r"^availability: with one worker fewer: (only )?[0-9.]+% of requests meet the SLO"
     assert re.search(line, output, re.MULTILINE)
-    assert main([*words, "3"]) == 2
-    assert "--min-replicas: 3 replicas need more than 2 GPUs" in capsys.readouterr().err
+    assert "--min-replicas: 3 replicas need more than 2 GPUs" in error_of([*words, "3"], 2)
 
 
 @pytest.mark.needs("sim")
-def test_with_n_minus_one_the_graph_has_a_worker_to_lose(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_with_n_minus_one_the_graph_has_a_worker_to_lose(asked: list[str]) -> None:
     words = [*asked, "--gpus", "2", *LOOSE, "--n-minus-one"]
-    assert main(words) == 0
-    output = capsys.readouterr().out
+    output = output_of(words)
     assert "also with one worker fewer; objective" in output
     assert "recommended: 2 × TP1 aggregated" in output
-    assert main([*asked, "--gpus", "1", *LOOSE, "--n-minus-one"]) == 2
-    assert "--n-minus-one: 2 replicas need more than 1 GPUs" in capsys.readouterr().err
+    assert "--n-minus-one: 2 replicas need more than 1 GPUs" in error_of(
+        [*asked, "--gpus", "1", *LOOSE, "--n-minus-one"], 2
+    )
 
 
 @pytest.mark.needs("sim")
 @pytest.mark.nightly
-def test_eagle3_is_considered_with_acceptance_rates(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_eagle3_is_considered_with_acceptance_rates(asked: list[str], tmp_path: Path) -> None:
     path = tmp_path / "drafts.yaml"
     more = ["--objective", "interactivity", "--acceptance", "0.8,0.6"]
-    assert main([*asked, "--gpus", "1", *LOOSE, *more, "-o", str(path)]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*asked, "--gpus", "1", *LOOSE, *more, "-o", str(path)])
     assert "speculation: EAGLE-3 (draft model nvidia/gpt-oss-120b-Eagle3-v3, assumed" in output
     assert "acceptance rates 0.8, 0.6); the best replayed graph without EAGLE-3 (1 × TP1" in output
     assert "draft_tokens: 2\n" in path.read_text()
@@ -233,24 +207,14 @@ def test_eagle3_is_considered_with_acceptance_rates(
 
 
 @pytest.mark.needs("sim")
-@pytest.mark.parametrize(
-    "objective",
-    [
-        "cost",
-        "interactivity",
-        "throughput",
-    ],
-)
+@pytest.mark.parametrize("objective", ["cost", "interactivity", "throughput"])
 @pytest.mark.nightly  # two searches each
-def test_the_same_request_gives_the_same_graph(
-    objective: str, asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_same_request_gives_the_same_graph(objective: str, asked: list[str]) -> None:
     words = ["--gpus", "1", *LOOSE, "--objective", objective, "--replays", "10"]
     question = [*asked, *words, "--no-cache", "--json"]
     graphs = []
     for _ in range(2):
-        assert main(question) == 0
-        graphs.append(read_output("plan", capsys.readouterr().out))
+        graphs.append(read_output("plan", output_of(question)))
     first, second = graphs
     assert first["recommended"] == second["recommended"]
     assert first["graph"].partition("\nmodel:")[2] == second["graph"].partition("\nmodel:")[2]
@@ -261,11 +225,12 @@ def test_the_same_request_gives_the_same_graph(
 
 @pytest.mark.needs("sim")
 def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "planned.yaml"
-    assert main([*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)]) == 17
-    output = capsys.readouterr().err
+    output = error_of(
+        [*asked, "--gpus", "1", "--ttft", "5ms", "--itl", "30ms", "-o", str(path)], 17
+    )
     assert "no replayed graph with up to 1 × b200 met TTFT ≤ 5 ms, ITL ≤ 30 ms" in output
     assert "closest: 1 × TP1 aggregated" in output
     assert not path.exists()
@@ -320,10 +285,9 @@ def test_an_slo_that_no_graph_meets_reports_the_closest_and_alternatives(
     ],
 )
 def test_a_plan_that_is_not_possible_is_refused(
-    more: list[str], code: int, message: str, asked: list[str], capsys: pytest.CaptureFixture[str]
+    more: list[str], code: int, message: str, asked: list[str]
 ) -> None:
-    assert main([*asked, *more]) == code
-    assert message in capsys.readouterr().err
+    assert message in error_of([*asked, *more], code)
 
 
 @pytest.mark.parametrize(
@@ -344,53 +308,20 @@ def test_a_command_line_that_makes_no_sense_is_refused(more: list[str], asked: l
 
 
 @pytest.mark.needs("sim")
-@pytest.mark.nightly  # 30 replays; tests/plan/test_evidence.py has the objective
-def test_the_maximum_rate_does_not_depend_on_the_requested_scale(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A workload far below the capacity of a GPU is scaled up first."""
-    rates = []
-    for load in ("0.01", "1"):
-        words = [*asked, "--gpus", "1", *LOOSE, "--objective", "throughput", "--scale", load]
-        words += ["--replays", "15"]
-        assert main([*words, "--json"]) == 0
-        document = read_output("plan", capsys.readouterr().out)
-        rates.append(document["graphs"][0]["figures"]["request_rate"]["median"])
-    assert rates[0] == pytest.approx(rates[1], rel=0.1)
-    assert rates[0] > 10
-
-
-@pytest.mark.needs("sim")
-@pytest.mark.nightly  # tests/plan/test_sensitivity.py has the sentence; this takes 30 s
-def test_inputs_that_cannot_be_doubled_are_planned_for(
-    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "long.yaml"
-    path.write_text("requests: 30\ninput: 80000\noutput: 20\narrival: {poisson: 0.2}\n")
-    words = [str(path) if word.endswith("small.yaml") else word for word in asked]
-    assert main([*words, "--gpus", "1", "--ttft", "60s", "--replays", "10"]) == 0
-    assert "sensitivity, input length × 2: not replayed: every request" in capsys.readouterr().out
-
-
-@pytest.mark.needs("sim")
 @pytest.mark.nightly  # 60 replays
-def test_the_suggested_scale_includes_the_requested_scale(
-    asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_suggested_scale_includes_the_requested_scale(asked: list[str]) -> None:
     slo = ("--ttft", "1s", "--itl", "8ms", "--replays", "30")
-    assert main([*asked, "--gpus", "1", *slo, "--scale", "3"]) == 17
-    output = capsys.readouterr().err
+    output = error_of([*asked, "--gpus", "1", *slo, "--scale", "3"], 17)
     (load,) = re.findall(r"--scale ([0-9.]+), at which the closest graph meets the SLO", output)
     assert main([*asked, "--gpus", "1", *slo, "--scale", load]) == 0
 
 
 @pytest.mark.needs("sim")
-def test_throughput_of_conversations_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_throughput_of_conversations_is_refused(tmp_path: Path) -> None:
     words = ["plan", "--model", "gpt-oss-20b", "--hardware", "h200", "--workload", "agentic"]
-    assert main([*words, "--gpus", "2", *LOOSE, "--objective", "throughput"]) == 2
-    assert "Use --objective cost or interactivity." in capsys.readouterr().err
+    assert "Use --objective cost or interactivity." in error_of(
+        [*words, "--gpus", "2", *LOOSE, "--objective", "throughput"], 2
+    )
 
 
 @pytest.mark.needs("sim")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.main import main
+from tests.support.command_line import error_of, output_of
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = str(GRAPHS / "gpt-oss-120b-b200-disagg.yaml")
@@ -46,13 +47,12 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
 
 @pytest.mark.needs("sim")
 def test_better_settings_are_written_into_a_copy_of_the_graph(
-    files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: tuple[str, str], tmp_path: Path
 ) -> None:
     graph, workload = files
     target = tmp_path / "tuned.yaml"
     argv = ["plan", "--router", graph, "--workload", workload, "--ttft", "2s"]
-    assert main([*argv, "-o", str(target)]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*argv, "-o", str(target)])
     assert "choice (seeds 0 to 2), the best of 18 combinations:" in output
     assert "confirmation (seeds 3 to 8):" in output
     assert "recommended: prefill_load_scale" in output
@@ -62,10 +62,8 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     assert "# tuned by: penstock" in text
     assert "on traffic that was not used to choose them\nrouter:\n" in text
     assert main(["check", str(target)]) == 0
-    capsys.readouterr()
     # The same question again, from the cache, as JSON.
-    assert main([*argv, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(output_of([*argv, "--json"]))
     assert document["schema_version"] == 1
     assert document["recommended"]["is_changed"]
     base, best = document["confirmation"]["settings"]
@@ -74,8 +72,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     assert best["ratio"]["low"] > 1.03
     assert best["figures"]["prefix_hit_rate"]["median"] > 0.1
     # Without --force a file is not replaced.
-    assert main([*argv, "-o", str(target)]) == 3
-    assert "already exists" in capsys.readouterr().err
+    assert "already exists" in error_of([*argv, "-o", str(target)], 3)
 
 
 @pytest.mark.needs("sim")
@@ -90,40 +87,30 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     ],
 )
 def test_what_cannot_be_tuned_is_refused(
-    argv: list[str],
-    code: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    argv: list[str], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["plan", "--router", *argv, "--workload", "short-chat"]) == code
-    output = capsys.readouterr().err
+    output = error_of(["plan", "--router", *argv, "--workload", "short-chat"], code)
     assert message in output
     assert "Fix: " in output
     assert not list(tmp_path.glob("*.yaml"))
 
 
 @pytest.mark.needs("sim")
-def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(tmp_path: Path) -> None:
     manifest = tmp_path / "dgd.yaml"
     text = Path(MANIFEST).read_text()
     assert ROUTER in text
     manifest.write_text(text.replace(ROUTER, ROUTER.replace("kv", "round-robin")))
-    assert main(["plan", "--router", str(manifest), "--workload", "short-chat"]) == 17
-    output = capsys.readouterr().err
+    output = error_of(["plan", "--router", str(manifest), "--workload", "short-chat"], 17)
     assert "the frontend's --router-mode: round-robin has no settings to tune" in output
     assert output.endswith("Fix: Set the router mode to kv.\n")
 
 
 @pytest.mark.needs("sim")
-def test_too_little_traffic_is_refused(
-    files: tuple[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_little_traffic_is_refused(files: tuple[str, str]) -> None:
     graph, workload = files
     Path(workload).write_text(WORKLOAD.replace("400", "150"))
-    assert main(["plan", "--router", graph, "--workload", workload]) == 17
-    assert "the workload has 150 requests; at least 200 are needed" in capsys.readouterr().err
+    assert "the workload has 150 requests; at least 200 are needed" in error_of(
+        ["plan", "--router", graph, "--workload", workload], 17
+    )

@@ -136,26 +136,5 @@ def test_a_result_is_printed_without_the_line(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == "done\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "up",
-        "down",
-        "plan",
-        "simulate",
-        "plan --router",
-        "verify",
-        "drill",
-        "tools env",
-        "apply",
-        "rollback",
-        "scale",
-    ],
-)
-def test_every_command_with_progress_has_quiet(command: str) -> None:
-    options = cli.command_parser(command).options()
-    assert {"-q", "--quiet"} <= set(options)
-
-
 def test_quiet_and_verbose_exclude_each_other() -> None:
     assert penstock("down", "g.yaml", "-q", "--verbose").returncode == cli.USAGE

@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.replay_arguments import add_acceptance
+from penstock.cli.replaying import add_acceptance
 from penstock.simulate.acceptance import PUBLISHED
 from tests.reports.read import charts_of, names_of, page_of
+from tests.support.command_line import error_of, output_of
 from tests.support.outputs import read_output
 from tests.support.waiting import wait_for
 
@@ -40,7 +41,7 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.needs("sim")
-def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_one_row_per_graph(workload: str) -> None:
     argv = [
         "simulate",
         DISAGG,
@@ -51,8 +52,7 @@ def test_the_table_has_one_row_per_graph(workload: str, capsys: pytest.CaptureFi
         "4",
         "--wide",
     ]
-    assert main([*argv, "--ttft", "500ms", "--itl", "0.02s"]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*argv, "--ttft", "500ms", "--itl", "0.02s"])
     assert output.startswith("small: Poisson, 20 requests/s; simulated, not measured\n")
     assert re.search(r"^gpt-oss-120b-b200-disagg +✓ met +8 .* 100\.0% ", output, re.MULTILINE)
     assert "4×1 prefill + 1×4 decode on b200, router kv" in output
@@ -81,11 +81,12 @@ def test_a_router_mode_that_the_replay_does_not_have_is_refused(
 
 
 @pytest.mark.needs("sim")
-def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_page(workload: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
-    assert main([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"]) == 0
-    output = read_output("simulate", capsys.readouterr().out)
+    output = read_output(
+        "simulate", output_of([*argv, "--json", "--report", str(page), "--gpu-hour-price", "2"])
+    )
     assert output["schema_version"] == 1
     (graph,) = output["graphs"]
     figures = graph["figures"]
@@ -103,34 +104,32 @@ def test_json_and_page(workload: str, tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     assert f": {figures['goodput']['median']:.1%} of requests within" in text
     assert not re.search("(src|href)=", page_of(text))
-    assert main([*argv, "--report", str(tmp_path / "no" / "page.html")]) == 2
-    assert "there is no folder" in capsys.readouterr().err
+    assert "there is no folder" in error_of(
+        [*argv, "--report", str(tmp_path / "no" / "page.html")], 2
+    )
     assert main([*argv, "--report", str(page)]) == 0  # a report replaces a report
-    capsys.readouterr()
-    assert main([*argv, "--report", str(tmp_path)]) == 2
-    assert "is a folder. Fix: Name a file in it." in capsys.readouterr().err
+    assert "is a folder. Fix: Name a file in it." in error_of([*argv, "--report", str(tmp_path)], 2)
 
 
 @pytest.mark.needs("sim")
 def test_the_highest_scale_at_which_a_graph_meets_the_slo(
-    workload: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    workload: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.simulate.study.BISECTIONS", 2)
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 4)
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--until-slo-breaks"]
-    assert main([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]) == 0
-    output = read_output("simulate", capsys.readouterr().out)
+    output = read_output(
+        "simulate", output_of([*argv, "--ttft", "60ms", "--set", "worker.replicas=1", "--json"])
+    )
     (graph,), (sustained,) = output["graphs"], output["sustained"]
     assert graph["figures"]["goodput"]["median"] >= 0.95
     held = graph["scale"]
     assert sustained["highest_scale"] == held < sustained["lowest_failing_scale"]
     over = ["--scale", str(held * 1.5), "--ttft", "60ms", "--set", "worker.replicas=1", "--json"]
-    assert main([*argv[:-1], *over]) == 0
-    (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
+    (graph,) = read_output("simulate", output_of([*argv[:-1], *over]))["graphs"]
     assert graph["figures"]["goodput"]["median"] < 0.95
     monkeypatch.setattr("penstock.simulate.study.DOUBLINGS", 1)
-    assert main([*argv, "--ttft", "1ms"]) == 0
-    assert "misses the SLO even at scale × " in capsys.readouterr().out
+    assert "misses the SLO even at scale × " in output_of([*argv, "--ttft", "1ms"])
 
 
 @pytest.mark.needs("sim")
@@ -155,29 +154,26 @@ def test_a_signal_ends_the_replays_too(number: signal.Signals, tmp_path: Path) -
 
 
 @pytest.mark.needs("sim")
-def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(
-    workload: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requests_that_no_engine_takes_are_rejected_and_miss_the_slo(workload: str) -> None:
     argv = ["simulate", AGGREGATED, "--workload", workload, "--seeds", "1", "--ttft", "10s"]
-    assert main([*argv, "--set", "model.context_length=900", "--json"]) == 0
-    (graph,) = read_output("simulate", capsys.readouterr().out)["graphs"]
+    (graph,) = read_output(
+        "simulate", output_of([*argv, "--set", "model.context_length=900", "--json"])
+    )["graphs"]
     assert 5 < graph["too_long"] < 55
     share = graph["figures"]["goodput"]["median"]
     assert share == pytest.approx(1 - graph["too_long"] / 60)
-    assert main([*argv, "--set", "model.context_length=100"]) == 3
-    assert "every request is longer than the 100 tokens" in capsys.readouterr().err
+    assert "every request is longer than the 100 tokens" in error_of(
+        [*argv, "--set", "model.context_length=100"], 3
+    )
 
 
 @pytest.mark.needs("sim")
-def test_inputs_beyond_a_step_are_rejected_before_the_replay(
-    workload: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_inputs_beyond_a_step_are_rejected_before_the_replay(workload: str) -> None:
     sets = ["engine.config.enable_chunked_prefill=false", "prefill.config.max_num_tokens=800"]
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--ttft", "10s", "--wide"]
     for text in sets:
         argv += ["--set", text]
-    assert main(argv) == 0
-    output = capsys.readouterr().out
+    output = output_of(argv)
     limit = r"input longer than 800 tokens, the maximum per step of prefill"
     assert re.search(rf"  rejected requests: [0-9]+ \({limit}", output)
     assert "decode queue p99" in output
@@ -201,15 +197,16 @@ RAMP = "input: 14000\noutput: 20\narrival: {ramp: {start: 2, end: 14, seconds: 1
 @pytest.mark.needs("sim")
 @pytest.mark.nightly  # tests/simulate/test_scaling.py has the planner's decisions
 def test_the_planner_scales_and_is_compared_with_fixed_pools(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     graph, ramp, page = (tmp_path / name for name in ("ours.yaml", "ramp.yaml", "page.html"))
     graph.write_text(GRAPH_WITH_PLANNER)
     ramp.write_text(RAMP)
     argv = ["simulate", str(graph), "--workload", str(ramp), "--planner", "--seeds", "1"]
-    assert main([*argv, "--startup", "20s", "--json", "--report", str(page)]) == 0
-    start, planner, *fixed = read_output("simulate", capsys.readouterr().out)["graphs"]
+    start, planner, *fixed = read_output(
+        "simulate", output_of([*argv, "--startup", "20s", "--json", "--report", str(page)])
+    )["graphs"]
     assert [row["graph"] for row in (start, planner)] == ["ours, fixed 1+1", "ours, planner"]
     (scaling,) = planner["scaling"]
     (first, *_) = scaling["events"]
@@ -226,57 +223,47 @@ def test_the_planner_scales_and_is_compared_with_fixed_pools(
     workers_chart = charts_of(page.read_text("utf-8"))["Workers"]
     assert "prefill, allocated" in names_of(workers_chart)
     # The same job comes from the cache; another start-up time is another job.
-    assert main([*argv, "--startup", "20s"]) == 0
-    output = capsys.readouterr().out
+    output = output_of([*argv, "--startup", "20s"])
     assert "scaling events: " in output
     assert "an added worker is ready 20 s after" in output
-    assert main([*argv, "--startup", "100s", "--json"]) == 0
-    later = read_output("simulate", capsys.readouterr().out)["graphs"][1]
+    later = read_output("simulate", output_of([*argv, "--startup", "100s", "--json"]))["graphs"][1]
     assert later["scaling"] != planner["scaling"]
 
 
 @pytest.mark.needs("sim")
-def test_a_planner_needs_one_in_the_graph(
-    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_planner_needs_one_in_the_graph(workload: str, tmp_path: Path) -> None:
     argv = ["simulate", DISAGG, "--workload", workload]
-    assert main([*argv, "--planner"]) == 17
-    output = capsys.readouterr().err
+    output = error_of([*argv, "--planner"], 17)
     assert "gpt-oss-120b-b200-disagg has no running planner" in output
     assert "Fix: Add `planner` with `max_gpus`" in output
     assert main([*argv, "--planner", "--until-slo-breaks", "--ttft", "1s"]) == 2
     path = tmp_path / "ours.yaml"
     path.write_text(TARGET_LATENCY)
-    assert main(["simulate", str(path), "--workload", workload, "--planner"]) == 2
-    assert "--planner: needs an SLO" in capsys.readouterr().err
-    assert main([*argv, "--startup", "60s"]) == 2
-    assert "Add --planner." in capsys.readouterr().err
+    assert "--planner: needs an SLO" in error_of(
+        ["simulate", str(path), "--workload", workload, "--planner"], 2
+    )
+    assert "Add --planner." in error_of([*argv, "--startup", "60s"], 2)
 
 
 @pytest.mark.needs("sim")
 def test_the_planner_needs_a_router_mode_that_can_be_replayed(
-    tmp_path: Path, workload: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, workload: str
 ) -> None:
     graph = tmp_path / "ours.yaml"
     graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "random"))
     argv = ["simulate", str(graph), "--workload", workload, "--seeds", "1"]
     assert main(argv) == 0
-    capsys.readouterr()
-    assert main([*argv, "--planner"]) == 17
-    message = capsys.readouterr().err
+    message = error_of([*argv, "--planner"], 17)
     assert "router.mode: random cannot be replayed: the replay has kv and round-robin" in message
     assert message.endswith("Fix: Set the router mode to kv or round-robin.\n")
 
 
 @pytest.mark.needs("sim")
-def test_requests_that_arrive_at_once_have_no_highest_scale(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_requests_that_arrive_at_once_have_no_highest_scale(tmp_path: Path) -> None:
     trace = tmp_path / "same.jsonl"
     trace.write_text('{"timestamp": 7, "input_length": 9, "output_length": 9}\n' * 3)
     argv = ["simulate", AGGREGATED, "--workload", "conversation", "--trace", str(trace)]
-    assert main([*argv, "--until-slo-breaks", "--ttft", "1s"]) == 2
-    output = capsys.readouterr().err
+    output = error_of([*argv, "--until-slo-breaks", "--ttft", "1s"], 2)
     assert f"--until-slo-breaks: all requests of {trace} arrive at once, so there is no" in output
     assert "Fix: Remove --until-slo-breaks." in output
 
@@ -285,7 +272,7 @@ def test_requests_that_arrive_at_once_have_no_highest_scale(
     ("arguments", "code", "words"),
     [
         (["missing.yaml"], 3, "no such file"),
-        ([DISAGG, "--workload", "short-chta"], 3, "Did you mean short-chat"),
+        ([DISAGG, "--workload", "short-chta"], 3, "Did you mean `short-chat"),
         ([DISAGG, "--workload", "conversation"], 3, "needs a recorded trace"),
         ([DISAGG, "--until-slo-breaks"], 2, "needs an SLO"),
         ([DISAGG, "--set", "decode.replicas=0"], 17, "no decode worker"),
@@ -293,16 +280,9 @@ def test_requests_that_arrive_at_once_have_no_highest_scale(
     ],
 )
 @pytest.mark.needs("sim")
-def test_bad_input(
-    arguments: list[str],
-    code: int,
-    words: str,
-    workload: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_bad_input(arguments: list[str], code: int, words: str, workload: str) -> None:
     extra = [] if "--workload" in arguments else ["--workload", workload]
-    assert main(["simulate", *arguments, *extra]) == code
-    assert words in capsys.readouterr().err
+    assert words in error_of(["simulate", *arguments, *extra], code)
 
 
 @pytest.mark.parametrize(
@@ -340,13 +320,9 @@ def test_acceptance_takes_the_name_of_published_rates() -> None:
 
 
 def test_without_the_environment_it_says_what_to_install(
-    workload: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
-    assert main(["simulate", DISAGG, "--workload", workload]) == 8
-    output = capsys.readouterr().err.strip()
+    output = error_of(["simulate", DISAGG, "--workload", workload], 8).strip()
     assert output.endswith("Fix: Run `penstock tools env install sim` (1.2 GB, once).")
     assert "\n" not in output

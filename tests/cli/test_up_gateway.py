@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import main
 from penstock.errors import InputError, MissingToolError, UsageError
+from tests.support.command_line import error_of
 from tests.support.emulated_cluster.released import certificate
 from tests.support.local_graphs import QUICKSTART
 
@@ -27,34 +27,31 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_envoy_the_error_names_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path)]
-    assert main(argv) == MissingToolError.exit_code
-    message = capsys.readouterr().err
+    message = error_of(argv, MissingToolError.exit_code)
     assert "environment is not installed. Fix: Run `penstock tools env install envoy`" in message
     assert not (tmp_path / "state").exists()
 
 
-def test_tls_without_a_gateway_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tls_without_a_gateway_is_an_error() -> None:
     argv = ["up", str(QUICKSTART), "--tls-cert", "a.pem", "--tls-key", "b.pem"]
-    assert main(argv) == UsageError.exit_code
-    assert "--tls-cert needs a gateway: add --gateway FILE" in capsys.readouterr().err
+    assert "--tls-cert needs a gateway. Fix: Add --gateway FILE." in error_of(
+        argv, UsageError.exit_code
+    )
 
 
 @pytest.mark.needs("envoy")
-def test_a_certificate_needs_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_needs_two_files(tmp_path: Path) -> None:
     tls = ["--tls-cert", "none.pem"]
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path), *tls]
-    assert main(argv) == UsageError.exit_code
-    assert "give both --tls-cert and --tls-key, or neither" in capsys.readouterr().err
+    assert "give both --tls-cert and --tls-key, or neither" in error_of(argv, UsageError.exit_code)
 
 
 @pytest.mark.needs("envoy")
-def test_tls_files_are_checked_before_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_tls_files_are_checked_before_the_start(tmp_path: Path) -> None:
     chain, key = certificate(tmp_path)
     (tmp_path / "other").mkdir()
     _, other = certificate(tmp_path / "other")
@@ -76,8 +73,7 @@ def test_tls_files_are_checked_before_the_start(
     ):
         tls = ["--tls-cert", str(pair[0]), "--tls-key", str(pair[1])]
         argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path), *tls]
-        assert main(argv) == InputError.exit_code
-        assert expected in capsys.readouterr().err
+        assert expected in error_of(argv, InputError.exit_code)
 
 
 @pytest.mark.needs("envoy")
@@ -92,20 +88,16 @@ def test_tls_files_are_checked_before_the_start(
     ],
 )
 def test_each_mistake_in_the_keys_is_reported_with_its_line(
-    tmp_path: Path, text: str, mode: int, expected: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, text: str, mode: int, expected: str
 ) -> None:
     argv = ["up", str(QUICKSTART), "--gateway", keys_file(tmp_path, text, mode)]
-    assert main(argv) == InputError.exit_code
-    errors = capsys.readouterr().err
+    errors = error_of(argv, InputError.exit_code)
     assert expected in errors
     assert KEY not in errors
     assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.needs("envoy")
-def test_a_missing_file_of_keys_is_reported(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_of_keys_is_reported(tmp_path: Path) -> None:
     argv = ["up", str(QUICKSTART), "--gateway", str(tmp_path / "none.env")]
-    assert main(argv) == InputError.exit_code
-    assert "none.env: no such file" in capsys.readouterr().err
+    assert "none.env: no such file" in error_of(argv, InputError.exit_code)

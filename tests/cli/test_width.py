@@ -17,9 +17,9 @@ from penstock.local.reconcile import ReplicaState
 from penstock.local.status_table import overview
 from penstock.reports.text import print_report
 from penstock.serving.frontend_metrics import FrontendMetrics
+from penstock.verify.probes import ProbeRun
 from penstock.verify.report import print_results
 from penstock.verify.result import failed
-from penstock.verify.run_probes import ProbeRun
 from tests.drill.test_report import CUT, TITLE, result
 from tests.local.builders import running
 from tests.support.command_line import ROOT, penstock
@@ -76,11 +76,7 @@ def test_the_results_of_verify_and_drill_fit(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_status_of_a_busy_graph_fits() -> None:
     replica = running().replicas[0]
     busy = with_fields(
-        replica,
-        name="event-broker.10",
-        state=ReplicaState.UNHEALTHY,
-        pid=4_194_304,
-        restarts=120,
+        replica, name="event-broker.10", state=ReplicaState.UNHEALTHY, pid=4_194_304, restarts=120
     )
     worker = WorkerLoad(running=1024, queued=20_000, request_rate=1234.5, kv_usage=1.0)
     total = FrontendMetrics(

@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.documents import PAGES, ROOT, blocks
+from tests.support.repository import Workplace
 
 pytestmark = [pytest.mark.nightly, pytest.mark.program]
 CONFIGURATION = (".pre-commit-config.yaml", ".ci/commit_title.py", "pyproject.toml")
 
 
-class Repository:
+class Repository(Workplace):
     """A repository with the project's hooks, which run in the environment of the tests."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "VIRTUAL_ENV"))},
-            **dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull),
-            **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "a contributor"),
-            **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "contributor@localhost"),
-            "PRE_COMMIT_HOME": str(folder / "pre-commit"),
-            "SKIP": "mypy",  # it reads the whole package, which is not here
-            "UV_NO_SYNC": "1",
-            "UV_PROJECT_ENVIRONMENT": sys.prefix,
-        }
+        skipped = {"SKIP": "mypy"}  # it reads the whole package, which is not here
+        own = {"UV_NO_SYNC": "1", "UV_PROJECT_ENVIRONMENT": sys.prefix}
+        cache = {"PRE_COMMIT_HOME": str(folder / "pre-commit")}
+        super().__init__(folder, "a contributor", "VIRTUAL_ENV", **skipped, **own, **cache)
         self.run("git", "init", "--quiet")
         for name in CONFIGURATION:
             copy = folder / name
             copy.parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, copy)
-
-    def run(self, *command: str, code: int = 0) -> str:
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert done.returncode == code, done.stdout
-        return done.stdout
 
     def commit(self, title: str, *, code: int = 0) -> str:
         return self.run("git", "commit", "--allow-empty", "-m", title, code=code)

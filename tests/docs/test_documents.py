@@ -18,7 +18,7 @@ from penstock.checks.registry import RULES
 from penstock.graph.cluster import ModelCache
 from tests.checks.examples import example_cases
 from tests.checks.support import check
-from tests.support.documents import INSTALLED, OUTPUT, PAGES, ROOT, blocks, listing
+from tests.support.documents import OUTPUT, PAGES, ROOT, blocks, listing
 from tests.support.kubernetes_schemas import crd
 from tests.support.kubernetes_schemas.dgd import CRD
 from tests.support.markdown import anchors, links, long_lines
@@ -135,19 +135,6 @@ def test_a_block_of_text_is_output_of_a_command_or_says_what_it_is() -> None:
     texts = [block for block in blocks() if block.language == "text"]
     assert {block.part_of for block in texts} == {"", "simulate", "up"}
     assert [block for block in texts if not OUTPUT.fullmatch(block.mark)] == []
-
-
-def test_no_part_of_a_block_is_left_out_except_what_the_list_names() -> None:
-    parts = [re.escape(part).replace("NAME", r"\S+") for part in INSTALLED]
-    run = [block for block in blocks() if block.language == "bash" and not block.reason]
-    for block in run:
-        expected = re.sub("|".join(parts), "", "\n".join(block.commands()))
-        assert [line for line in expected.splitlines() if line] == [
-            line for command in block.run_commands() for line in command.splitlines()
-        ]
-    assert all(
-        f"| `{part.strip()}` | {reason} |" in listing() for part, reason in INSTALLED.items()
-    )
 
 
 def test_links_lead_to_files_and_sections() -> None:

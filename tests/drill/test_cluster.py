@@ -254,7 +254,7 @@ def test_bad_input_touches_nothing(serving: Cluster) -> None:
     assert "--yes: required, because stdin is not a terminal" in output
     code, output = serving.run("drill", "--remove-last")
     assert code == UsageError.exit_code
-    assert "--remove-last: requires --cluster. Fix: Add it." in output
+    assert "--remove-last needs --cluster. Fix: Add --cluster." in output
     assert changes(serving) == []
 
 

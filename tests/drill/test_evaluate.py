@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from penstock.drill.evaluate import (
-    FailureType,
-    FaultRecord,
-    evaluate,
-    median,
-    p99,
-    with_pauses,
-)
+from penstock.drill.evaluate import Failure, FailureType, FaultRecord, evaluate, with_pauses
 from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
 
@@ -35,6 +29,14 @@ def request(number: int, **more: object) -> StreamResult:
     return replace(sent, **more)  # type: ignore[arg-type]
 
 
+def cut(number: int, **more: object) -> StreamResult:
+    return request(number, ending=Ending.TRUNCATED, error="cut", **more)
+
+
+def rejected(number: int) -> StreamResult:
+    return request(number, ending=Ending.REJECTED, error="HTTP 503")
+
+
 def fault(**more: object) -> FaultRecord:
     """A decode worker is killed at second 10 and is back at second 13."""
     record = FaultRecord(
@@ -50,13 +52,17 @@ def fault(**more: object) -> FaultRecord:
     return replace(record, **more)  # type: ignore[arg-type]
 
 
+def only_failure(stream: StreamResult, cause: FaultRecord | None = None, **more: Any) -> Failure:
+    """Of a history with one request and one fault."""
+    (failure,) = evaluate([stream], [cause or fault()], stall_s=STALL_S, **more).failures
+    return failure
+
+
 HISTORY = [request(number) for number in range(30)]
 EXPECTED = {number: f"text {number}" for number in range(30)}
 PLANTED = {
-    FailureType.LOST: request(9, ending=Ending.REJECTED, error="HTTP 503"),
-    FailureType.TRUNCATED: request(
-        9, ending=Ending.TRUNCATED, error="19 tokens streamed, 20 requested"
-    ),
+    FailureType.LOST: rejected(9),
+    FailureType.TRUNCATED: cut(9),
     FailureType.DUPLICATED: request(9, ending=Ending.DUPLICATED, error="21 tokens streamed"),
     FailureType.WRONG: request(9, text="text 8"),
     FailureType.STALLED: request(9, longest_gap_s=5.1, gap_ended_s=14.5),
@@ -82,15 +88,11 @@ def test_a_planted_failure_is_reported_as_exactly_that(type_: FailureType) -> No
 
 def test_a_request_refused_without_a_response_is_lost() -> None:
     refused = request(9, ending=Ending.REFUSED, error="ConnectError: refused")
-    (failure,) = evaluate([refused], [fault()], stall_s=STALL_S).failures
-    assert failure.type is FailureType.LOST
+    assert only_failure(refused).type is FailureType.LOST
 
 
 def test_a_usage_that_does_not_match_the_tokens_is_wrong() -> None:
-    (failure,) = evaluate(
-        [request(9, error="usage says 3 tokens")], [fault()], stall_s=STALL_S
-    ).failures
-    assert failure.type is FailureType.WRONG
+    assert only_failure(request(9, error="usage says 3 tokens")).type is FailureType.WRONG
 
 
 def test_without_expected_texts_only_the_counts_are_compared() -> None:
@@ -98,22 +100,13 @@ def test_without_expected_texts_only_the_counts_are_compared() -> None:
 
 
 def test_a_failure_before_any_fault_is_not_excused() -> None:
-    (failure,) = evaluate(
-        [request(3, ending=Ending.TRUNCATED, error="cut")], [fault()], stall_s=STALL_S
-    ).failures
-    assert (failure.fault, failure.is_unavoidable, failure.cause) == (
-        None,
-        False,
-        "no fault had been injected yet",
-    )
+    failure = only_failure(cut(3))
+    assert (failure.fault, failure.is_unavoidable) == (None, False)
+    assert failure.cause == "no fault had been injected yet"
 
 
 FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND, "port": 8001}
 ENVOY = {"target": "endpoint.1", "role": None, "port": 8000, "clients": (40_001,)}
-
-
-def cut(number: int, **more: object) -> StreamResult:
-    return request(number, ending=Ending.TRUNCATED, error="cut", **more)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +137,7 @@ def test_without_another_frontend_all_open_streams_are_permitted_failures() -> N
 @pytest.mark.parametrize("target", [FRONTEND, ENVOY, {"target": "graph", "is_outage": True}])
 def test_a_stream_that_breaks_after_the_recovery_is_avoidable(target: dict[str, object]) -> None:
     late = cut(9, ended_s=14.1, frontend_port=8001, client_port=40_001)
-    (failure,) = evaluate([late], [fault(**({"role": None} | target))], stall_s=STALL_S).failures
+    failure = only_failure(late, fault(**({"role": None} | target)))
     assert not failure.is_unavoidable
     assert "after the recovery" in failure.cause
 
@@ -155,13 +148,13 @@ def test_a_stream_that_breaks_after_the_recovery_is_avoidable(target: dict[str, 
 def test_requests_that_arrive_after_it_died_are_not(survivor: bool, cause: str) -> None:
     late = request(11, ending=Ending.REFUSED, error="refused")
     dead = fault(**FRONTEND, ended_s=12.0, has_survivor=survivor)
-    (failure,) = evaluate([late], [dead], stall_s=STALL_S).failures
+    failure = only_failure(late, dead)
     assert not failure.is_unavoidable
     assert cause in failure.cause
 
 
 def test_a_lost_stream_of_a_worker_with_a_survivor_is_avoidable() -> None:
-    (failure,) = evaluate([cut(9)], [fault()], stall_s=STALL_S).failures
+    failure = only_failure(cut(9))
     assert not failure.is_unavoidable
     assert "another replica could have served it" in failure.cause
 
@@ -187,17 +180,11 @@ def test_a_row_counts_the_requests_that_overlap_and_the_recovery() -> None:
     assert row.faults == 2
     # Requests 8 to 13 overlap the first fault, 18 to 21 the second.
     assert row.requests == 6 + 4
-    assert row.recovery_s == [1.0, 3.0]
-
-
-def test_percentiles() -> None:
-    assert (median([]), p99([])) == (None, None)
-    assert (median([1, 2, 9]), p99([1, 2, 9])) == (2, 9)
-    assert p99(list(range(1, 201))) == 198
+    assert (row.recovery_s_median, row.recovery_s_p99) == (2.0, 3.0)
 
 
 def test_each_fault_may_cause_the_permitted_failures() -> None:
-    history = [request(n, ending=Ending.REJECTED, error="HTTP 503") for n in (9, 10, 11, 21)]
+    history = [rejected(number) for number in (9, 10, 11, 21)]
     faults = [fault(), fault(number=2, started_s=20.0, ended_s=20.0, recovered_s=21.0)]
     for limit, above in ((0, ("kill",)), (2, ("kill",)), (3, ())):
         evaluation = evaluate(
@@ -207,24 +194,21 @@ def test_each_fault_may_cause_the_permitted_failures() -> None:
 
 
 def test_a_failure_before_any_fault_is_never_permitted() -> None:
-    early = request(1, ending=Ending.REJECTED, error="HTTP 503")
-    evaluation = evaluate([early], [fault()], stall_s=STALL_S, permitted={"kill": 9})
+    evaluation = evaluate([rejected(1)], [fault()], stall_s=STALL_S, permitted={"kill": 9})
     assert evaluation.above_limit == ("",)
+
+
+OUTAGE = fault(kind="kill-supervisor", target="graph", role=None, is_outage=True)
 
 
 @pytest.mark.parametrize(("second", "unavoidable"), [(10, True), (12, True), (14, False)])
 def test_an_outage_excuses_failures_until_the_recovery(second: int, unavoidable: bool) -> None:
-    outage = fault(kind="kill-supervisor", target="graph", role=None, is_outage=True)
     lost = request(second, ending=Ending.REFUSED, error="ConnectError")
-    (failure,) = evaluate([lost], [outage], stall_s=STALL_S).failures
-    assert failure.is_unavoidable is unavoidable
+    assert only_failure(lost, OUTAGE).is_unavoidable is unavoidable
 
 
 def test_an_outage_does_not_excuse_wrong_tokens() -> None:
-    outage = fault(kind="kill-supervisor", target="graph", role=None, is_outage=True)
-    (failure,) = evaluate(
-        [request(9, text="x")], [outage], stall_s=STALL_S, expected=EXPECTED
-    ).failures
+    failure = only_failure(request(9, text="x"), OUTAGE, expected=EXPECTED)
     assert (failure.type, failure.is_unavoidable) == (FailureType.WRONG, False)
 
 
@@ -246,21 +230,18 @@ def test_a_stall_is_excused_only_while_the_fault_can_cause_it(
     stalled = request(8, longest_gap_s=ended_s - began_s, gap_ended_s=ended_s, ended_s=20.0)
     started_s = 7.0 if of_network else 10.0
     stopped = fault(stalls=True, is_of_network=of_network, started_s=started_s)
-    (failure,) = evaluate([stalled], [stopped], stall_s=STALL_S).failures
+    failure = only_failure(stalled, stopped)
     assert (failure.type, failure.is_unavoidable) == (FailureType.STALLED, unavoidable)
 
 
 def test_a_stall_during_a_fault_that_suspends_nothing_is_not_excused() -> None:
-    stalled = request(9, longest_gap_s=5.9, gap_ended_s=15.5)
-    (failure,) = evaluate([stalled], [fault()], stall_s=STALL_S).failures
+    failure = only_failure(request(9, longest_gap_s=5.9, gap_ended_s=15.5))
     assert (failure.type, failure.is_unavoidable) == (FailureType.STALLED, False)
 
 
 def test_a_fault_of_the_graph_excuses_no_failure() -> None:
     edit = fault(kind="edit-config", target="graph", role=None)
-    lost = request(10, ending=Ending.REJECTED, error="HTTP 404")
-    (failure,) = evaluate([lost], [edit], stall_s=STALL_S).failures
-    assert not failure.is_unavoidable
+    assert not only_failure(rejected(10), edit).is_unavoidable
 
 
 def times(*seconds: float) -> list[StreamResult]:
@@ -274,10 +255,7 @@ def times(*seconds: float) -> list[StreamResult]:
         ((8.0, 8.5, 9.5, 14.6, 15.0), 4.6),  # ready after 3 s, but nothing completes until 14.6
         ((8.0, 8.5, 9.5, 10.2, 12.9, 17.0, 17.1), 7.0),  # of two pauses the last one
         ((4.0, 7.0, 10.5, 13.5), 3.0),  # groups of requests complete every 3 s
-        (
-            (8.0, 8.5, 9.0, 12.0, 12.9, 13.2, 20.0),
-            3.0,
-        ),  # the pause after the recovery is not its own
+        ((8.0, 8.5, 9.0, 12.0, 12.9, 13.2, 20.0), 3.0),  # a pause after the recovery is not its own
         ((12.0, 16.0), 3.0),  # nothing tells what is usual
     ],
 )
@@ -285,7 +263,7 @@ def test_the_recovery_is_what_clients_see(completed: tuple[float, ...], recovery
     (record,) = with_pauses([fault()], times(*completed))
     assert record.recovery_s == pytest.approx(recovery_s)
     (row,) = evaluate(times(*completed), [record], stall_s=STALL_S).rows
-    assert row.recovery_s == [record.recovery_s]
+    assert row.recovery_s_median == pytest.approx(record.recovery_s)
 
 
 def test_a_pause_ends_for_a_fault_at_the_next_one() -> None:

@@ -22,7 +22,7 @@ from penstock.drill.run import SAMPLE, DrillOptions, DrillResult, Pace, drill_en
 from penstock.drill.targets import CommandFault, RemoteEndpoint, load_faults, possible
 from penstock.errors import DrillError, GraphError, UsageError
 from tests.support.local_graphs import ROOT
-from tests.support.scripted_http import QuietServer
+from tests.support.scripted_http import begin_chunked, body_of, respond, send_part, serving
 
 pytestmark = pytest.mark.program
 
@@ -32,7 +32,7 @@ FOREVER_S = 10_000.0  # longer than any test may take
 AUTOSCALED = r"\1  autoscaling: {owner: external}"
 
 
-class Endpoint(BaseHTTPRequestHandler):
+class Endpoint:
     """Serves a model, except while ``down`` exists."""
 
     down: ClassVar[Path]
@@ -42,52 +42,35 @@ class Endpoint(BaseHTTPRequestHandler):
     ended: ClassVar[Event]  # from then on, no stream stalls
     keys: ClassVar[set[str | None]] = set()
 
-    def do_GET(self) -> None:
-        self._send(200, {"data": [{"id": "m"}]})
+    @classmethod
+    def handle(cls, request: BaseHTTPRequestHandler) -> None:
+        content = body_of(request)
+        if request.command == "GET":
+            respond(request, b'{"data": [{"id": "m"}]}')
+        elif content:  # else the client was canceled after it had sent the headers
+            body = json.loads(content)
+            cls.keys.add(request.headers["authorization"])
+            if cls.down.exists() or not body.get("stream"):
+                respond(request, b"{}", 400 if cls.down.exists() else 200)
+            else:
+                cls._stream(request, body["max_tokens"])
 
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["content-length"]))
-        if not content:
-            return  # the client was canceled after it had sent the headers
-        body = json.loads(content)
-        Endpoint.keys.add(self.headers["authorization"])
-        if Endpoint.down.exists():
-            self._send(400, {})
-        elif not body.get("stream"):
-            self._send(200, {})
-        else:
-            self._stream(body["max_tokens"])
-
-    def _stream(self, tokens: int) -> None:
+    @classmethod
+    def _stream(cls, request: BaseHTTPRequestHandler, tokens: int) -> None:
         chunk = {"choices": [{"delta": {"content": "a"}, "finish_reason": None}]}
         usage = {"choices": [], "usage": {"completion_tokens": tokens}}
-        Endpoint.streams += 1
+        cls.streams += 1
         # One of the drill's first streams is complete: each client sends them one after another.
-        has_result = Endpoint.streams > SAMPLE + STREAMS
-        if Endpoint.stalled.exists() and has_result:
-            self._stall(f"data: {json.dumps(chunk)}\n\n".encode())
+        has_result = cls.streams > SAMPLE + STREAMS
+        if cls.stalled.exists() and has_result:
+            begin_chunked(request)
+            send_part(request, f"data: {json.dumps(chunk)}\n\n".encode())
+            cls.has_stalled.set()
+            cls.ended.wait()
+            request.close_connection = True
             return
         events = [json.dumps(chunk)] * tokens + [json.dumps(usage), "[DONE]"]
-        self._reply(200, "".join(f"data: {event}\n\n" for event in events).encode())
-
-    def _stall(self, first: bytes) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(first)
-        Endpoint.has_stalled.set()
-        Endpoint.ended.wait()
-
-    def _send(self, status: int, content: object) -> None:
-        self._reply(status, json.dumps(content).encode())
-
-    def _reply(self, status: int, content: bytes) -> None:
-        self.send_response(status)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+        respond(request, "".join(f"data: {event}\n\n" for event in events).encode())
 
 
 # The test endpoint fails and recovers immediately.
@@ -98,12 +81,9 @@ QUICK = Pace(warm_up_s=0.05, steady_s=0.05, poll_s=0.01)
 def url(tmp_path: Path) -> Iterator[str]:
     Endpoint.down, Endpoint.stalled = tmp_path / "down", tmp_path / "stalled"
     Endpoint.streams, Endpoint.has_stalled, Endpoint.ended = 0, Event(), Event()
-    server = QuietServer(("127.0.0.1", 0), Endpoint)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    Endpoint.ended.set()
-    server.shutdown()
-    server.server_close()
+    with serving(Endpoint.handle) as address:
+        yield f"{address}/v1"
+        Endpoint.ended.set()
 
 
 def fault(down: Path, **more: object) -> CommandFault:

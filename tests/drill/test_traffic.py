@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from penstock.drill.traffic import Ending, StreamResult, Traffic
-from tests.support.scripted_http import QuietServer
+from tests.support.scripted_http import body_of, respond, serving
 
-LOOPBACK = "127.0.0.1"
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 
@@ -34,42 +32,28 @@ class Clock:
         self.now += seconds
 
 
-@contextmanager
-def server(responses: Responses, respond: Callable[[], None] = lambda: None) -> Iterator[str]:
-    """Each request gets the next response, after ``respond``."""
+def server(
+    responses: Responses, before: Callable[[], None] = lambda: None
+) -> AbstractContextManager[str]:
+    """Each request gets the next response, after ``before``."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        body_of(request)
+        status, body = responses.pop(0)
+        before()
+        respond(request, body, status, x_penstock_frontend="127.0.0.1:8001")
 
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            status, body = responses.pop(0)
-            respond()
-            self.send_response(status)
-            self.send_header("x-penstock-frontend", "127.0.0.1:8001")
-            self.end_headers()
-            self.wfile.write(body)
-
-    listening = QuietServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    try:
-        yield f"http://{LOOPBACK}:{listening.server_address[1]}"
-    finally:
-        listening.shutdown()
-        thread.join()
-        listening.server_close()
+    return serving(handle)
 
 
 def one(responses: Responses, retries: int, response_s: float = 0.0) -> StreamResult:
     """``response_s``: how long the server takes for a response."""
     clock = Clock()
 
-    def respond() -> None:
+    def before() -> None:
         clock.now += response_s
 
-    with server(responses, respond) as url:
+    with server(responses, before) as url:
         traffic = Traffic(
             url, "m", requests=1, concurrency=1, tokens=2, retries=retries,
             clock=clock, sleep=clock.sleep,

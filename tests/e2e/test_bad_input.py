@@ -80,95 +80,71 @@ def edited(folder: Path, old: str, new: str) -> Path:
     return write(folder, text.replace(old, new, 1))
 
 
-def test_an_unknown_key(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "replicas: 2", "replicsa: 2"))
-    assert code == GRAPH
-    assert "graph.yaml:" in output
-    assert "prefill.replicsa" in output
-    assert "replicas" in output.split("Fix:")[1]
+# Edit of the quickstart, arguments, exit code, and what `up` prints.
+SERVERS = "infrastructure:\n  discovery: etcd\n  etcd_endpoints: [http://127.0.0.1:9]\n"
+TRACE = "  config:\n    dynamo: {response_replay_trace_path: /no/trace}\n"
+UP = [
+    ("replicas: 2", "replicsa: 2", (), GRAPH, ("graph.yaml:", "prefill.replicsa", "`replicas`?")),
+    ("  config:\n", TRACE, (), START, ("exit code", "/no/trace", "Log:")),
+    ("speedup_ratio: 2.0", "speedup_ratio: fast", (), LAUNCH,
+     ("engine.config.engine.speedup_ratio", "graph.yaml:")),
+    ("model:", "model:", ("--prot", "1"), 2, ("--prot",)),
+    ("model:", "model:", ("--det",), 2, ("--det",)),  # flags have no abbreviations
+    ("model:", "model:", ("--host", "192.0.2.1"), 9, ("--host", "address of this machine")),
+    ("model:", f"{SERVERS}model:", (), START,
+     ("infrastructure.etcd_endpoints: http://127.0.0.1:9 does not respond",)),
+]  # fmt: skip
 
 
-def test_a_duplicate_key(folder: Path) -> None:
-    code, output = rejected(
-        folder, write(folder, QUICKSTART.read_text() + "\ndecode:\n  replicas: 3\n")
-    )
-    assert code == GRAPH
-    assert "decode" in output
-    assert "Fix:" in output
+@pytest.mark.parametrize(("old", "new", "arguments", "code", "words"), UP)
+def test_what_up_cannot_start_is_an_error_and_leaves_nothing(
+    folder: Path, old: str, new: str, arguments: tuple[str, ...], code: int, words: tuple[str, ...]
+) -> None:
+    exit_code, output = up(folder, edited(folder, old, new), *arguments)
+    assert exit_code == code, output
+    assert [text for text in words if text not in output] == []
 
 
-def test_a_wrong_type(folder: Path) -> None:
-    code, output = rejected(folder, edited(folder, "replicas: 2", 'replicas: "2"'))
-    assert code == GRAPH
-    assert "prefill.replicas" in output
-    assert "Fix:" in output
-
-
-def test_negative_replicas(folder: Path) -> None:
-    code, output = rejected(folder, edited(folder, "replicas: 2", "replicas: -1"))
-    assert code == GRAPH
-    assert "prefill.replicas" in output
-    assert "-1" in output
-
-
-def test_prefill_without_decode(folder: Path) -> None:
-    text = QUICKSTART.read_text()
-    code, output = rejected(folder, write(folder, text[: text.index("decode:\n")]))
-    assert code == GRAPH
-    assert "the graph has `prefill` but not `decode`" in output
-    assert "Fix:" in output
-
-
-def test_a_yaml_syntax_error(folder: Path) -> None:
-    code, output = rejected(folder, edited(folder, "kind: mocker", "kind: [mocker"))
-    assert code == GRAPH
-    assert "graph.yaml:" in output
-
-
-def test_an_empty_file(folder: Path) -> None:
-    code, output = rejected(folder, write(folder, ""))
-    assert code == GRAPH
-    assert "empty" in output
-
-
-def test_a_directory(folder: Path) -> None:
-    code, output = rejected(folder, folder)
-    assert code == INPUT
-    assert "is a directory" in output
-
-
-def test_no_such_file(folder: Path) -> None:
-    code, output = rejected(folder, folder / "none.yaml")
-    assert code == INPUT
-    assert "no such file" in output
-
-
-def test_an_unreadable_file(folder: Path) -> None:
+def unreadable(folder: Path) -> Path:
     path = write(folder, QUICKSTART.read_text())
     path.chmod(0)
-    if os.access(path, os.R_OK):
-        # root reads everything: a path through a file is unreadable for root too
-        path = path / "inside.yaml"
-    code, output = rejected(folder, path)
-    assert code == INPUT
-    assert "cannot be read" in output
+    # root reads everything: a path through a file is unreadable for root too
+    return path / "inside.yaml" if os.access(path, os.R_OK) else path
 
 
-def test_a_file_that_is_not_text(folder: Path) -> None:
+def binary(folder: Path) -> Path:
     path = folder / "graph.yaml"
     path.write_bytes(b"model: \xff\xfe")
-    code, output = rejected(folder, path)
-    assert code == INPUT
-    assert "UTF-8" in output
+    return path
 
 
-def test_a_missing_model_path(folder: Path) -> None:
-    graph = edited(folder, "  context_length", "  path: /no/such/model\n  context_length")
-    code, output = rejected(folder, graph)
-    assert code == INPUT
-    assert "model.path" in output
-    assert "/no/such/model" in output
-    assert "Fix:" in output
+@pytest.mark.parametrize(
+    ("make", "code", "words"),
+    [
+        (lambda folder: folder, INPUT, ["is a directory"]),
+        (lambda folder: folder / "none.yaml", INPUT, ["no such file"]),
+        (unreadable, INPUT, ["cannot be read"]),
+        (binary, INPUT, ["UTF-8"]),
+        (
+            lambda folder: edited(
+                folder, "  context_length", "  path: /no/model\n  context_length"
+            ),
+            INPUT,
+            ["model.path", "/no/model", "Fix:"],
+        ),
+        (
+            lambda folder: edited(folder, "  replicas: 1\n", "  replicas: 0\n"),
+            GRAPH,
+            ["graph.yaml:", "decode.replicas"],
+        ),
+    ],
+)
+def test_a_graph_that_up_rejects_before_anything_starts(
+    folder: Path, make: Callable[[Path], Path], code: int, words: list[str]
+) -> None:
+    exit_code, output = rejected(folder, make(folder))
+    assert exit_code == code
+    assert [text for text in words if text not in output] == []
 
 
 def test_a_missing_server_program(folder: Path) -> None:
@@ -182,16 +158,6 @@ def test_a_missing_server_program(folder: Path) -> None:
     assert code == TOOL
     assert "etcd" in output
     assert "apt install etcd-server" in output
-
-
-def test_an_engine_that_cannot_start_is_named_with_its_last_lines(folder: Path) -> None:
-    option = "  config:\n    dynamo: {response_replay_trace_path: /no/trace}\n"
-    graph = edited(folder, "  config:\n", option)
-    code, output = up(folder, graph)
-    assert code == START
-    assert "exit code" in output
-    assert "/no/trace" in output
-    assert "Log:" in output
 
 
 @pytest.mark.parametrize("graph", ["quickstart-simulated", "gpt-oss-120b-b200-disagg"])
@@ -210,28 +176,11 @@ def test_a_flag_that_the_engine_rejects_is_reported_at_its_line(folder: Path, gr
     assert f"graph.yaml:{line} engine.args[0]: " in output
 
 
-def test_an_option_that_the_mocker_rejects_is_reported_at_its_line(folder: Path) -> None:
-    code, output = up(folder, edited(folder, "speedup_ratio: 2.0", "speedup_ratio: fast"))
-    assert code == LAUNCH
-    assert "engine.config.engine.speedup_ratio" in output
-    assert "graph.yaml:" in output
-
-
-def test_an_unknown_argument_of_the_command_line(folder: Path) -> None:
-    code, output = up(folder, write(folder, QUICKSTART.read_text()), "--prot", "1")
-    assert code == 2
-    assert "--prot" in output
-
-
 def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
     graph = write(folder, QUICKSTART.read_text())
     process = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli.main", "up", str(graph), "--port", "0"],
-        env={
-            **os.environ,
-            "PENSTOCK_STATE_HOME": str(folder / "state"),
-            **without_envoy(folder),
-        },
+        env={**os.environ, "PENSTOCK_STATE_HOME": str(folder / "state"), **without_envoy(folder)},
         stderr=subprocess.PIPE,
     )
     while not list((folder / "state").glob("*/logs/decode.0.log")):
@@ -240,36 +189,12 @@ def test_a_signal_while_starting_leaves_nothing(folder: Path) -> None:
     assert process.wait(60) == 0
 
 
-def test_a_pool_without_replicas_is_an_error(folder: Path) -> None:
-    code, output = rejected(folder, edited(folder, "  replicas: 1\n", "  replicas: 0\n"))
-    assert code == GRAPH
-    assert "decode.replicas" in output
-    assert "graph.yaml:" in output
-
-
-def test_an_address_of_another_machine(folder: Path) -> None:
-    graph = write(folder, QUICKSTART.read_text())
-    code, output = up(folder, graph, "--host", "192.0.2.1")
-    assert code == 9
-    assert "--host" in output
-    assert "address of this machine" in output
-
-
-def test_a_server_that_does_not_respond(folder: Path) -> None:
-    servers = "\ninfrastructure:\n  discovery: etcd\n  etcd_endpoints: [http://127.0.0.1:9]\n"
-    code, output = up(folder, write(folder, QUICKSTART.read_text() + servers))
-    assert code == START
-    assert "infrastructure.etcd_endpoints: http://127.0.0.1:9 does not respond" in output
-
-
-def test_an_abbreviated_flag_is_an_error(folder: Path) -> None:
-    code, output = up(folder, write(folder, QUICKSTART.read_text()), "--det")
-    assert code == 2
-    assert "--det" in output
-
-
 # Edit of the quickstart: old text, new text, line, place, cause, fix.
 EDITS = [
+    ("decode:", "decode: {}\ndecode:", 22, "decode", "first on line 21", "Keep one of them."),
+    ("replicas: 2", 'replicas: "2"', 19, "prefill.replicas", 'string "2"', "without quotes"),
+    ("replicas: 2", "replicas: -1", 19, "prefill.replicas", "got -1", "Set replicas to"),
+    ("kind: mocker", "kind: [mocker", 12, "", "not valid YAML", "brackets on this line"),
     ("decode:", "decode:\n  <<: {gpus: 1}", 22, "decode.<<", "merge keys (`<<:`) are not supported",
      "Write the merged keys out."),
     ("8192", "8k", 8, "model.context_length", 'got the string "8k"', "Write 8192 (8 × 1024)"),
@@ -326,6 +251,9 @@ FILES = [
     ("{{- if .Values.on }}\nmodel: {}\n{{- end }}\n", 1, "", "a template", "helm template"),
     ("[model]\nid = 'x'\n", 1, "", "this is a list", "penstock init"),
     ("engine: {kind: mocker}\nworker: {}\nmodel: a/b\n", 3, "model", '"a/b"', 'Write `id: "a/b"`'),
+    (QUICKSTART.read_text().partition("decode:\n")[0], None, "decode",
+     "missing: the graph has `prefill` but not `decode`", "a single pool called `worker`"),
+    ("", None, "", "the file is empty", "penstock init"),
     ("# nothing\n", None, "", "the file is empty", "penstock init"),
     (MANIFEST.format("nvidia.com/v1beta1", "DynamoGraphDeployment"), 2, "kind",
      "a Kubernetes manifest (DynamoGraphDeployment)", "`penstock check`, `explain` and `up`"),

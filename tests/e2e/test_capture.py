@@ -6,7 +6,6 @@ import json
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -15,13 +14,20 @@ import pytest
 from penstock.bench.shadow.requests import read_requests
 from penstock.cli.main import main
 from penstock.local.ports import Ports
+from penstock.tokenizer import FOLDER
 from penstock.workload import find_workload
+from tests.support.dynamo_processes import dynamo_processes
 from tests.support.needs import program
 from tests.support.outputs import read_output
-from tests.support.traced_frontend import MODEL, traced_frontend
+from tests.support.waiting import wait_for
 
 PLANTED = ("PLANTEDTEXT", "PLANTEDKEY", "PLANTEDUSER", "PLANTEDQUERY", "PLANTEDSESSION")
 REQUESTS = 4
+MODEL = "traced"
+MOCKER = (
+    "-m", "dynamo.mocker", "--model-path", str(FOLDER), "--model-name", MODEL,
+    "--block-size", "32", "--num-gpu-blocks-override", "4096",
+)  # fmt: skip
 
 
 def _send(url: str) -> None:
@@ -45,6 +51,7 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
     port = ports.free()
     log, live = tmp_path / "log.jsonl", tmp_path / "live.jsonl"
     variables = {
+        "DYN_REQUEST_TRACE": "1",
         "DYN_REQUEST_TRACE_RECORDS": "request_end,request_payload,tool",
         "DYN_REQUEST_TRACE_SINKS": "file,nats",
         "DYN_REQUEST_TRACE_FILE_FORMAT": "jsonl",
@@ -57,7 +64,10 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        with traced_frontend(tmp_path, variables, ports) as url:
+        with dynamo_processes(
+            tmp_path, MODEL, {"worker": MOCKER}, ports,
+            frontend=("--router-mode", "kv"), variables={"frontend": variables},
+        ) as url:  # fmt: skip
             address = f"nats://127.0.0.1:{port}"
             argv = [address, "-o", str(live), "--requests", str(REQUESTS), "--duration-s", "60"]
             reader = subprocess.Popen(
@@ -69,7 +79,7 @@ def test_a_trace_of_a_real_frontend_has_shapes_and_no_text(
             _send(url)
             printed, _ = reader.communicate(timeout=60)
             assert reader.returncode == 0
-            _wait_for_records(log)
+            wait_for(lambda: _has_records(log), f"all records in {log}")
             copy = tmp_path / "copy.jsonl"
             assert main(["capture", str(log), "-o", str(copy)]) == 0
             _check_text(log, tmp_path / "text.jsonl", url, capsys)
@@ -110,12 +120,7 @@ def _check_text(log: Path, out: Path, url: str, capsys: pytest.CaptureFixture[st
     assert (found["compared"], found["both_failed"]) == (REQUESTS, 0)
 
 
-def _wait_for_records(log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        lines = log.read_text().splitlines() if log.exists() else []
-        kinds = [json.loads(line)["event"]["event_type"] for line in lines]
-        if kinds.count("request_end") == kinds.count("request_payload") == REQUESTS:
-            return
-        time.sleep(0.1)
-    raise TimeoutError(f"{log} does not have all records")
+def _has_records(log: Path) -> bool:
+    lines = log.read_text().splitlines() if log.exists() else []
+    kinds = [json.loads(line)["event"]["event_type"] for line in lines]
+    return kinds.count("request_end") == kinds.count("request_payload") == REQUESTS

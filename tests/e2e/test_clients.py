@@ -19,10 +19,7 @@ from penstock.drill.graph_process import GraphProcess
 from report import RESULTS
 
 MEASURED = json.loads((RESULTS / "client_matrix.json").read_text())["engines"]
-SHORT = (
-    "openai-python",
-    pytest.param("openai-node", marks=pytest.mark.needs("openai-node")),
-)
+SHORT = ("openai-python", pytest.param("openai-node", marks=pytest.mark.needs("openai-node")))
 MUST_SUPPORT = {"chat", "streaming", "cached tokens", "no max_tokens", "stop", "seed"}
 MUST_SUPPORT |= {"json_schema", "tools", "over-long prompt"}
 

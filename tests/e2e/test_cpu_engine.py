@@ -7,11 +7,11 @@ and ends with the kills.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, Semaphore
 from typing import Any
@@ -23,8 +23,9 @@ from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.tiny_model import write
+from tests.e2e.chats import verified
 from tests.e2e.token_exact import CHOSEN, ask_all, ask_until, prompts, recorded
-from tests.support.local_graphs import assert_nothing_left, listening
+from tests.support.local_graphs import listening, running_graph
 from tests.support.monitoring.live import LiveGraph
 from tests.support.monitoring.vllm import assert_panels_and_rules_have_values
 from token_requests import ask, ask_each, differences, every, reference
@@ -56,40 +57,28 @@ def expected(computing: Future[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return computing.result()
 
 
-def _up(name: str, folder: Path, model: Path) -> Iterator[GraphProcess]:
-    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
-    with GraphProcess(copy_graph(name, folder, model), folder, arguments) as process:
-        process.wait_ready(START_S)
-        yield process
-    assert_nothing_left(folder)
+def _up(name: str, folder: Path, model: Path) -> AbstractContextManager[GraphProcess]:
+    graph = copy_graph(name, folder, model)
+    return running_graph(graph, folder, "--port", "0", env={}, start_s=START_S)
 
 
 @pytest.fixture(scope="module")
 def aggregated(
     tmp_path_factory: pytest.TempPathFactory, model: Path, computing: object
 ) -> Iterator[GraphProcess]:
-    yield from _up("cpu-aggregated", tmp_path_factory.mktemp("aggregated"), model)
+    with _up("cpu-aggregated", tmp_path_factory.mktemp("aggregated"), model) as process:
+        yield process
 
 
 @pytest.fixture(scope="module")
 def disaggregated(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[GraphProcess]:
-    yield from _up("cpu-disagg", tmp_path_factory.mktemp("disaggregated"), model)
+    with _up("cpu-disagg", tmp_path_factory.mktemp("disaggregated"), model) as process:
+        yield process
 
 
 def _wrong(process: GraphProcess, expected: list[dict[str, Any]]) -> list[str]:
     """One line for each wrong response to a prompt, streamed and not."""
     return differences(ask_all(process.state()["endpoint"], MODEL), prompts(), expected)
-
-
-def _verify(process: GraphProcess) -> dict[str, Any]:
-    done = process.penstock("verify", str(process.graph), "--json")
-    report: dict[str, Any] = json.loads(done.stdout)
-    assert (done.returncode == 0) == report["ok"]
-    return report
-
-
-def _verdicts(report: dict[str, Any]) -> dict[str, str]:
-    return {probe["name"]: f"{probe['verdict']}: {probe['detail']}" for probe in report["probes"]}
 
 
 @pytest.mark.nightly
@@ -116,8 +105,7 @@ def test_the_reference_tokens_have_a_clear_margin(expected: list[dict[str, Any]]
 
 @pytest.mark.nightly
 def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None:
-    report = _verify(aggregated)
-    assert report["ok"], _verdicts(report)
+    verified(aggregated)
     aggregated.stop()  # two cores: the next graph needs them
 
 
@@ -125,7 +113,7 @@ def test_disaggregated_tokens_equal_the_recorded_ones_of_transformers(
     disaggregated: GraphProcess,
 ) -> None:
     """Each prompt whole and streamed, so that the second time its prefix is cached."""
-    expected = recorded()
+    expected = recorded("vllm")
     assert tuple(expected) == CHOSEN
     assert len({tuple(one["tokens"]) for one in expected.values()}) == len(CHOSEN)
     asked = [(at, stream) for at, stream in every(prompts()) if at in expected]
@@ -139,22 +127,19 @@ def test_disaggregated_tokens_equal_those_of_transformers(
     disaggregated: GraphProcess, expected: list[dict[str, Any]]
 ) -> None:
     assert {at: expected[at]["tokens"] for at in CHOSEN} == {
-        at: one["tokens"] for at, one in recorded().items()
+        at: one["tokens"] for at, one in recorded("vllm").items()
     }
     assert _wrong(disaggregated, expected) == []
 
 
 def test_verify_passes_on_the_disaggregated_graph(disaggregated: GraphProcess) -> None:
-    report = _verify(disaggregated)
-    assert report["ok"], _verdicts(report)
-    details = _verdicts(report)
+    details = verified(disaggregated)
     assert "as the model's shape predicts" in details["kv-transfer"]
     assert "tcp/lo" in details["transport"]
 
 
 def test_every_socket_of_vllm_torch_and_ucx_is_on_loopback(disaggregated: GraphProcess) -> None:
-    folder = disaggregated.log.parent
-    assert listening(folder) == {"127.0.0.1"}
+    assert listening(disaggregated.log.parent) == {"127.0.0.1"}
 
 
 def test_panels_and_rules_of_vllm_and_of_the_kv_cache_have_values(

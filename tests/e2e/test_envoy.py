@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from threading import Thread
-from typing import ClassVar
 
 import httpx
 import pytest
@@ -19,64 +17,53 @@ from penstock.local.launch import fill
 from penstock.local.ports import Ports
 from penstock.local.services import envoy_binary
 from tests.local.test_request_adapter import HOSTS
-from tests.support.scripted_http import QuietServer
+from tests.support.scripted_http import body_of, respond, serving
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.needs("envoy")
 
 CHUNKED = b"0\r\n\r\n"  # no chunk but the last
 CHAT = "/v1/chat/completions"
+JSON = "application/json"
 
 
-class Frontend(BaseHTTPRequestHandler):
-    """A scripted frontend. ``fails``: port → status; 0 closes the connection."""
+@dataclass
+class Script:
+    """What both frontends respond, and the ports of those that were asked."""
 
-    status: ClassVar[int] = 200
-    body: ClassVar[bytes] = b"{}"
-    fails: ClassVar[dict[int, int]] = {}
-    ports: ClassVar[list[int]] = []
+    status: int = 200
+    body: bytes = b"{}"
+    fails: dict[int, int] = field(default_factory=dict)
+    """Port → status; 0 closes the connection."""
+    ports: list[int] = field(default_factory=list)
 
-    def do_GET(self) -> None:
-        port = self.server.server_address[1]
-        if self.path == "/health":
-            self._send(200, b"{}")
-            return
-        Frontend.ports.append(port)
-        if Frontend.fails.get(port) == 0:
-            self.connection.close()  # a reset before the first byte
-            return
-        if port in Frontend.fails:
-            self._send(Frontend.fails[port], b"{}")
-            return
-        self._send(Frontend.status, Frontend.body)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def _send(self, status: int, body: bytes) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.send_response(status)
-        if body == CHUNKED:
-            self.send_header("transfer-encoding", "chunked")
+    def respond(self, request: BaseHTTPRequestHandler) -> None:
+        port = request.server.server_address[1]
+        body_of(request)
+        is_health = request.path == "/health"
+        if not is_health:
+            self.ports.append(port)
+        if self.fails.get(port) == 0 and not is_health:
+            request.close_connection = True  # before the first byte of a response
+        elif is_health or port in self.fails:
+            respond(request, b"{}", 200 if is_health else self.fails[port], Content_Type=JSON)
+        elif self.body == CHUNKED:
+            request.send_response(self.status)
+            request.send_header("Transfer-Encoding", "chunked")
+            request.end_headers()
+            request.wfile.write(CHUNKED)
         else:
-            self.send_header("content-length", str(len(body)))
-        if body.startswith(b"{"):
-            self.send_header("content-type", "application/json")
-        self.end_headers()
-        self.wfile.write(body)
+            media = {"Content_Type": JSON} if self.body.startswith(b"{") else {}
+            respond(request, self.body, self.status, **media)
 
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
+
+SCRIPT = Script()
 
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[list[int]]:
-    servers = [QuietServer(("127.0.0.1", 0), Frontend) for _ in range(2)]
-    for server in servers:
-        Thread(target=server.serve_forever, daemon=True).start()
-    yield [server.server_address[1] for server in servers]
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with serving(SCRIPT.respond) as first, serving(SCRIPT.respond) as second:
+        yield [int(url.rpartition(":")[2]) for url in (first, second)]
 
 
 @pytest.fixture(scope="module")
@@ -100,28 +87,24 @@ def endpoint(
         process = subprocess.Popen(argv, stderr=output)
     url = f"http://127.0.0.1:{port}"
     try:
-        _wait_until_it_serves(url)
+        wait_for(lambda: _serves(url), url, look_s=0.1)
         yield url
     finally:
         process.terminate()
         process.wait()
 
 
-def _wait_until_it_serves(url: str) -> None:
-    for _ in range(300):
-        try:
-            if httpx.get(f"{url}/v1/models").status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    raise TimeoutError(url)
+def _serves(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/v1/models").status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 @pytest.fixture(autouse=True)
 def _reset() -> None:
-    Frontend.status, Frontend.body, Frontend.fails = 200, b"{}", {}
-    Frontend.ports.clear()
+    SCRIPT.status, SCRIPT.body, SCRIPT.fails = 200, b"{}", {}
+    SCRIPT.ports.clear()
 
 
 def post(url: str, model: str = "m") -> httpx.Response:
@@ -138,15 +121,15 @@ def test_only_names_of_this_machine_are_served(endpoint: str, host: str, status:
 
 
 def test_the_settings_of_frontends_cannot_be_reached(endpoint: str) -> None:
-    before = len(Frontend.ports)
+    before = len(SCRIPT.ports)
     for path in ("/busy_threshold", "/v1/../busy_threshold", "/engine/control"):
         assert httpx.post(f"{endpoint}{path}", json={}).status_code == 404
-    assert len(Frontend.ports) == before
+    assert len(SCRIPT.ports) == before
     assert httpx.get(f"{endpoint}/metrics").status_code == 200
 
 
 def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -> None:
-    Frontend.status, Frontend.body = 404, b""
+    SCRIPT.status, SCRIPT.body = 404, b""
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (503, "5")
     assert response.json()["error"]["code"] == "service_unavailable"
@@ -156,19 +139,19 @@ def test_the_empty_404_of_a_model_without_workers_becomes_a_503(endpoint: str) -
 def test_a_temporary_error_gets_retry_after_and_the_body_of_openai(
     endpoint: str, status: int, seconds: str
 ) -> None:
-    Frontend.status, Frontend.body = status, b'{"message": "busy"}'
+    SCRIPT.status, SCRIPT.body = status, b'{"message": "busy"}'
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (status, seconds)
     assert set(response.json()["error"]) == {"message", "type", "param", "code"}
 
 
 def test_an_empty_404_in_chunks_becomes_a_503_too(endpoint: str) -> None:
-    Frontend.status, Frontend.body = 404, CHUNKED
+    SCRIPT.status, SCRIPT.body = 404, CHUNKED
     assert post(endpoint + CHAT).status_code == 503
 
 
 def test_a_large_request_is_sent_to_another_frontend(endpoint: str, upstream: list[int]) -> None:
-    Frontend.fails = {upstream[0]: 503}
+    SCRIPT.fails = {upstream[0]: 503}
     for _ in range(4):
         response = httpx.post(endpoint + CHAT, json={"prompt": "x" * 3_000_000})
         assert response.status_code == 200
@@ -178,7 +161,7 @@ def test_a_large_request_is_sent_to_another_frontend(endpoint: str, upstream: li
     ("path", "body"), [(CHAT, b'{"error": "no model m"}'), ("/v1/nothing", b""), ("/nothing", b"")]
 )
 def test_another_404_stays(endpoint: str, path: str, body: bytes) -> None:
-    Frontend.status, Frontend.body = 404, body
+    SCRIPT.status, SCRIPT.body = 404, body
     response = post(endpoint + path, "unknown")
     assert (response.status_code, response.content) == (404, body)
 
@@ -195,7 +178,7 @@ def test_a_404_for_a_model_that_was_just_served_becomes_a_503(
 ) -> None:
     statuses = []
     for status in (200, 404):
-        Frontend.status, Frontend.body = status, b'{"message": "Model not found"}'
+        SCRIPT.status, SCRIPT.body = status, b'{"message": "Model not found"}'
         statuses.append(httpx.post(endpoint + CHAT, content=request_body))
     assert [response.status_code for response in statuses] == [200, 503]
     assert statuses[1].headers["retry-after"] == "5"
@@ -212,26 +195,26 @@ def test_a_body_without_a_length_is_passed_on(endpoint: str, log: Path) -> None:
 def test_another_frontend_serves_what_one_cannot(
     endpoint: str, upstream: list[int], status: int
 ) -> None:
-    Frontend.fails = {upstream[0]: status}
+    SCRIPT.fails = {upstream[0]: status}
     # Envoy chooses the frontend at random: few requests may all miss the one that fails.
     for _ in range(60):
         assert post(endpoint + CHAT).status_code == 200
-        if set(Frontend.ports) == set(upstream):
+        if set(SCRIPT.ports) == set(upstream):
             break
-    assert set(Frontend.ports) == set(upstream)
+    assert set(SCRIPT.ports) == set(upstream)
 
 
 @pytest.mark.parametrize("status", [400, 429, 501])
 def test_the_error_of_a_request_is_passed_on_once(endpoint: str, status: int) -> None:
-    Frontend.status = status
+    SCRIPT.status = status
     assert post(endpoint + CHAT).status_code == status
-    assert len(Frontend.ports) == 1
+    assert len(SCRIPT.ports) == 1
 
 
 def test_a_request_that_fails_everywhere_is_tried_three_times(
     endpoint: str, upstream: list[int]
 ) -> None:
-    Frontend.fails = dict.fromkeys(upstream, 500)
+    SCRIPT.fails = dict.fromkeys(upstream, 500)
     response = post(endpoint + CHAT)
     assert (response.status_code, response.headers["retry-after"]) == (500, "5")
-    assert len(Frontend.ports) == 3
+    assert len(SCRIPT.ports) == 3

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 import yaml
@@ -21,8 +20,9 @@ from penstock.drill.graph_process import GraphProcess
 from penstock.errors import MissingToolError
 from penstock.graph.edit import set_replicas
 from penstock.tokenizer import FOLDER
+from tests.e2e.chats import post
 from tests.support.fake_nvml import FakeGpu, build_driver, write_driver
-from tests.support.local_graphs import assert_nothing_left
+from tests.support.local_graphs import running_graph
 
 pytestmark = [pytest.mark.needs("gcc"), pytest.mark.destroys_graph]
 WORKER = Path(__file__).with_name("scripted_worker.py")
@@ -60,11 +60,9 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     folder = tmp_path_factory.mktemp("gpus")
     path = folder / "graph.yaml"
     path.write_text(yaml.safe_dump(GRAPH))
-    arguments = ["--port", "0", "--skip-check"]
-    with GraphProcess(path, folder, arguments, machine(folder)) as process:
-        process.wait_ready(60)
+    arguments = ("--port", "0", "--skip-check")
+    with running_graph(path, folder, *arguments, env=machine(folder)) as process:
         yield process
-    assert_nothing_left(folder)
 
 
 def gpus(graph: GraphProcess) -> dict[str, str]:
@@ -116,8 +114,7 @@ def test_each_worker_has_its_own_gpu_through_scale_kill_and_rolling_update(
 ) -> None:
     assert gpus(graph) == {"worker.0": "0", "worker.1": "1"}
     assert "worker: running vllm on this machine's GPUs, 1 for each" in graph.log.read_text()
-    body = {"model": "acme/scripted", "prompt": "x", "max_tokens": 8}
-    answer = httpx.post(f"{graph.state()['endpoint']}/completions", json=body).json()
+    answer = post(graph, "completions", prompt="x", max_tokens=8).json()
     assert answer["choices"][0]["text"] == "from a GPU"
 
     killed = graph.pids("worker")[0]

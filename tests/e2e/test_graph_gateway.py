@@ -11,7 +11,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +19,8 @@ import openai
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
-from tests.support.local_graphs import (
-    QUICKSTART,
-    assert_nothing_left,
-    left,
-    listening,
-)
+from tests.support.local_graphs import QUICKSTART, left, listening, running_graph
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.needs("envoy"), pytest.mark.destroys_graph]
 
@@ -80,12 +75,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     graph.write_text(QUICKSTART.read_text() + SECTION)
     keys.touch(mode=0o600)
     keys.write_text(f"alice={ALICE}\nbob={BOB}\n")
-    argv = ["--host", GATEWAY_HOST, "--port", "0", "--gateway", str(keys)]
-    with GraphProcess(graph, folder, argv) as process:
-        process.wait_ready(120)
+    argv = ("--host", GATEWAY_HOST, "--port", "0", "--gateway", str(keys))
+    with running_graph(graph, folder, *argv, env={}) as process:
         yield Guarded(process=process, graph=graph, keys=keys)
         assert_no_key_is_shown(folder)
-    assert_nothing_left(folder)
     assert_no_key_is_shown(folder)
 
 
@@ -100,15 +93,11 @@ def assert_no_key_is_shown(folder: Path) -> None:
         assert b"planted-key" not in path.read_bytes(), path
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def until(condition: Callable[[], bool]) -> None:
+    wait_for(condition, "the graph follows", look_s=0.05)
 
 
-@contextmanager
-def stream(guarded: Guarded, key: str, tokens: int) -> Iterator[Iterator[float]]:
+def arrivals_of(guarded: Guarded, key: str, tokens: int) -> Iterator[float]:
     """The arrival time of each chunk of a streamed completion."""
     chunks = guarded.client(key).chat.completions.create(
         model=guarded.model(),
@@ -116,7 +105,7 @@ def stream(guarded: Guarded, key: str, tokens: int) -> Iterator[Iterator[float]]
         max_tokens=tokens,
         stream=True,
     )
-    yield (time.monotonic() for _ in chunks)
+    return (time.monotonic() for _ in chunks)
 
 
 def test_a_request_needs_a_key_and_a_stream_is_not_buffered(guarded: Guarded) -> None:
@@ -127,8 +116,7 @@ def test_a_request_needs_a_key_and_a_stream_is_not_buffered(guarded: Guarded) ->
     assert large.value.status_code == 413
     assert "64 KiB" in str(large.value)
     begun = time.monotonic()
-    with stream(guarded, ALICE, 600) as arrivals:
-        times = list(arrivals)
+    times = list(arrivals_of(guarded, ALICE, 600))
     assert len(times) >= 590
     # A client needs 0.1 s to read 600 tokens that arrive together; to generate them takes 1.5 s.
     assert times[-1] - times[0] > (times[-1] - begun) / 4
@@ -148,12 +136,12 @@ def test_the_other_commands_work_behind_the_gateway(guarded: Guarded) -> None:
 
 
 def test_an_edit_of_the_keys_is_applied_and_a_stream_continues(guarded: Guarded) -> None:
-    with stream(guarded, BOB, 600) as arrivals:
-        next(arrivals)
-        guarded.write_keys(alice=ALICE, carol=CAROL)
-        until(lambda: guarded.is_accepted(CAROL))
-        assert not guarded.is_accepted(BOB)
-        assert len(list(arrivals)) >= 590
+    arrivals = arrivals_of(guarded, BOB, 600)
+    next(arrivals)
+    guarded.write_keys(alice=ALICE, carol=CAROL)
+    until(lambda: guarded.is_accepted(CAROL))
+    assert not guarded.is_accepted(BOB)
+    assert len(list(arrivals)) >= 590
     assert guarded.is_accepted(ALICE)
 
 
@@ -185,9 +173,8 @@ def test_an_edit_of_the_limits_is_applied(guarded: Guarded) -> None:
         url = f"{guarded.url}/models"
         answers = [httpx.get(url, headers=headers, trust_env=False) for _ in range(4)]
         assert answers[-1].headers["retry-after"] == "30"
-        assert (
-            answers[-1].json()["error"]["message"] == "Rate limit reached: 2 requests per minute."
-        )
+        message = answers[-1].json()["error"]["message"]
+        assert message == "Rate limit reached: 2 requests per minute."
         return [answer.status_code for answer in answers]
 
     assert statuses() == [200, 200, 429, 429]

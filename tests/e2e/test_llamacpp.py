@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -24,9 +23,10 @@ from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2
 from penstock.metrics import parse
-from tests.support.local_graphs import assert_nothing_left, scaled
+from tests.e2e.chats import chat, completed, events_of, post, text_of, verified
+from tests.support.local_graphs import running_graph, scaled
+from tests.support.waiting import wait_for
 
-START_S = 120
 GREEDY = {"temperature": 0, "seed": 1}
 SCHEMA = {
     "type": "object",
@@ -58,28 +58,8 @@ pytestmark = [pytest.mark.needs("llamacpp"), pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     folder = tmp_path_factory.mktemp("llamacpp")
-    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
-    with GraphProcess(copy_graph("quickstart", folder), folder, arguments) as process:
-        process.wait_ready(START_S)
+    with running_graph(copy_graph("quickstart", folder), folder, "--port", "0", env={}) as process:
         yield process
-    assert_nothing_left(folder)
-
-
-def _post(graph: GraphProcess, question: str, **more: Any) -> httpx.Response:
-    body = {"model": SMOLLM2, "messages": [{"role": "user", "content": question}], **more}
-    url = f"{graph.state()['endpoint']}/chat/completions"
-    return httpx.post(url, json=body, timeout=120, trust_env=False)
-
-
-def _chat(graph: GraphProcess, question: str, **more: Any) -> dict[str, Any]:
-    response = _post(graph, question, **more)
-    assert response.status_code == 200, response.text
-    found: dict[str, Any] = response.json()
-    return found
-
-
-def _text(answer: dict[str, Any]) -> str:
-    return str(answer["choices"][0]["message"]["content"])
 
 
 def _gauge(graph: GraphProcess, program: str, name: str) -> float:
@@ -94,22 +74,19 @@ def _gauge(graph: GraphProcess, program: str, name: str) -> float:
 
 
 def test_it_answers_correctly_and_ends_its_answer(graph: GraphProcess) -> None:
-    answer = _chat(graph, "What is the capital of Germany?", **GREEDY)
-    assert _text(answer) == "The capital of Germany is Berlin."
+    answer = completed(graph, "What is the capital of Germany?", **GREEDY)
+    assert text_of(answer) == "The capital of Germany is Berlin."
     assert answer["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_stream_has_the_same_text_and_a_usage_with_cached_tokens(graph: GraphProcess) -> None:
     question = "What is the capital of Germany?"
-    plain = _chat(graph, question, **GREEDY)
-    lines = _post(
-        graph, question, stream=True, stream_options={"include_usage": True}, **GREEDY
-    ).text.splitlines()
-    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    plain = completed(graph, question, **GREEDY)
+    more: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
+    events = events_of(chat(graph, question, **more, **GREEDY))
     texts = [c["delta"].get("content") or "" for e in events for c in e["choices"]]
-    assert "".join(texts) == _text(plain)
+    assert "".join(texts) == text_of(plain)
     assert len([text for text in texts if text]) > 4, "it comes in pieces"
-    assert lines[-1] == "data: [DONE]" or "data: [DONE]" in lines
     usage = next(e["usage"] for e in events if e.get("usage"))
     assert usage["completion_tokens"] == plain["usage"]["completion_tokens"]
     assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
@@ -120,28 +97,27 @@ def test_a_request_without_an_output_limit_gets_a_default_that_its_response_stat
 ) -> None:
     header, limit = "x-penstock-default-max-tokens", "512"
     endless: dict[str, Any] = {"ignore_eos": True}
-    response = _post(graph, "Count.", **endless)
+    response = chat(graph, "Count.", **endless)
     assert response.headers[header] == limit
     assert response.json()["choices"][0]["finish_reason"] == "length"
     assert response.json()["usage"]["completion_tokens"] == int(limit)
-    given = _post(graph, "Count.", **endless, max_tokens=int(limit) + 8)
+    given = chat(graph, "Count.", **endless, max_tokens=int(limit) + 8)
     assert header not in given.headers
     assert given.json()["usage"]["completion_tokens"] == int(limit) + 8
-    url = f"{graph.state()['endpoint']}/responses"
     for stream in (False, True):
-        body = {"model": SMOLLM2, "input": "What is the capital of Germany?", "stream": stream}
-        response = httpx.post(url, json={**body, "temperature": 0}, timeout=120, trust_env=False)
+        body = {"input": "What is the capital of Germany?", "stream": stream, "temperature": 0}
+        response = post(graph, "responses", **body)
         assert response.headers[header] == limit, response.text
 
 
 def test_emoji_and_cjk_arrive_whole(graph: GraphProcess) -> None:
-    answer = _chat(graph, "Repeat: 😀 漢字", guided_choice=["😀 漢字かな", "né 👩‍👧"], **GREEDY)
-    assert _text(answer) in ("😀 漢字かな", "né 👩‍👧")
+    answer = completed(graph, "Repeat: 😀 漢字", guided_choice=["😀 漢字かな", "né 👩‍👧"], **GREEDY)
+    assert text_of(answer) in ("😀 漢字かな", "né 👩‍👧")
 
 
 def test_a_seed_repeats_the_output_and_another_one_changes_it(graph: GraphProcess) -> None:
     one, two, other = (
-        _text(_chat(graph, "Tell a story.", temperature=1.2, seed=seed, max_tokens=24))
+        text_of(completed(graph, "Tell a story.", temperature=1.2, seed=seed, max_tokens=24))
         for seed in (5, 5, 6)
     )
     assert one == two
@@ -150,8 +126,8 @@ def test_a_seed_repeats_the_output_and_another_one_changes_it(graph: GraphProces
 
 def test_a_json_schema_is_kept(graph: GraphProcess) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA, "strict": True}}
-    answer = _chat(graph, "Make up a person.", response_format=form, max_tokens=80, **GREEDY)
-    made = json.loads(_text(answer))
+    answer = completed(graph, "Make up a person.", response_format=form, max_tokens=80, **GREEDY)
+    made = json.loads(text_of(answer))
     assert sorted(made) == ["age", "name"]
     assert 1 <= made["age"] <= 99
     assert answer["choices"][0]["finish_reason"] == "stop"
@@ -187,12 +163,7 @@ def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: Gr
     pids, peak_mib = graph.pids("prefill") + graph.pids("decode"), _peak_mib(graph)
     for age, reason in (({"type": "intger"}, "Invalid type: intger"), (endless, "at most 10000")):
         for stream, (path, body) in product((False, True), _invalid(age)):
-            response = httpx.post(
-                f"{graph.state()['endpoint']}/{path}",
-                json={"model": SMOLLM2, "stream": stream, **body},
-                timeout=60,
-                trust_env=False,
-            )
+            response = post(graph, path, stream=stream, **body)
             assert response.status_code == 400, (path, body, response.text)
             error = response.json()["error"]
             assert error["type"] == "invalid_request_error"
@@ -204,13 +175,13 @@ def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: Gr
 def _peak_mib(graph: GraphProcess) -> float:
     """The largest memory that a worker ever used."""
     pids = graph.pids("prefill") + graph.pids("decode")
-    lines = (Path(f"/proc/{pid}/status").read_text() for pid in pids)
+    lines = (Path(f"/proc/{pid}/status").readtext_of() for pid in pids)
     return max(int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024 for text in lines)  # type: ignore[index]
 
 
 def test_a_required_tool_is_called(graph: GraphProcess) -> None:
     more: dict[str, Any] = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80}
-    answer = _chat(graph, "How is the weather in Paris?", **more, **GREEDY)
+    answer = completed(graph, "How is the weather in Paris?", **more, **GREEDY)
     (choice,) = answer["choices"]
     assert choice["finish_reason"] == "tool_calls"
     assert not choice["message"]["content"], "nothing follows the call"
@@ -222,7 +193,7 @@ def test_a_required_tool_is_called(graph: GraphProcess) -> None:
 @pytest.mark.parametrize("question", ["Hi!", "What is the capital of Japan?"])
 def test_text_ends_although_a_tool_is_offered(graph: GraphProcess, question: str) -> None:
     """llama.cpp tells llguidance of `<|endoftext|>` only, with which the model ends no text."""
-    (choice,) = _chat(graph, question, tools=[TOOL], max_tokens=100, **GREEDY)["choices"]
+    (choice,) = completed(graph, question, tools=[TOOL], max_tokens=100, **GREEDY)["choices"]
     assert choice["finish_reason"] == "stop"
     assert choice["message"]["content"]
 
@@ -230,7 +201,9 @@ def test_text_ends_although_a_tool_is_offered(graph: GraphProcess, question: str
 def test_a_tool_without_parameters_is_called_with_none(graph: GraphProcess) -> None:
     """With any white space between the braces, the model generates nothing else."""
     tool = {"type": "function", "function": {"name": "ping"}}
-    answer = _chat(graph, "Ping the server.", tools=[tool], tool_choice="required", max_tokens=60)
+    answer = completed(
+        graph, "Ping the server.", tools=[tool], tool_choice="required", max_tokens=60
+    )
     (call,) = answer["choices"][0]["message"]["tool_calls"]
     assert call["function"] == {"name": "ping", "arguments": "{}"}
 
@@ -240,20 +213,20 @@ def test_the_tools_of_auto_are_in_the_prompt_and_a_call_in_the_output_is_parsed(
 ) -> None:
     """The grammar stands for a model that decides to call the tool."""
     question = "How is the weather in Paris?"
-    without = _chat(graph, question, max_tokens=1)
+    without = completed(graph, question, max_tokens=1)
     offered: dict[str, Any] = {"tools": [TOOL], "max_tokens": 60, **GREEDY}
-    response = _post(graph, question, **offered)
+    response = chat(graph, question, **offered)
     assert "x-penstock-ignored" not in response.headers
     tokens = response.json()["usage"]["prompt_tokens"]
     assert tokens > without["usage"]["prompt_tokens"] + 50
     text = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
-    forced = _chat(graph, question, **offered, guided_grammar=f"root ::= {json.dumps(text)}")
+    forced = completed(graph, question, **offered, guided_grammar=f"root ::= {json.dumps(text)}")
     (choice,) = forced["choices"]
     assert choice["finish_reason"] == "tool_calls"
     (call,) = choice["message"]["tool_calls"]
     assert call["function"]["name"] == "get_weather"
     assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
-    unused = _chat(graph, question, tools=[TOOL], tool_choice="none", max_tokens=1)
+    unused = completed(graph, question, tools=[TOOL], tool_choice="none", max_tokens=1)
     assert unused["usage"]["prompt_tokens"] == without["usage"]["prompt_tokens"]
 
 
@@ -268,7 +241,7 @@ def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
     for content in (None, ""):
         turn = {"role": "assistant", "content": content, "tool_calls": [call]}
         more = {"messages": [question, turn, result], "tools": [TOOL], "max_tokens": 5}
-        response = _post(graph, "", **more)
+        response = chat(graph, "", **more)
         assert response.status_code == 200, response.text
         assert "x-penstock-ignored" not in response.headers
         prompts.add(response.json()["usage"]["prompt_tokens"])
@@ -278,16 +251,14 @@ def test_the_result_of_a_tool_is_answered_though_the_template_has_no_tools(
         {"type": "function_call_output", "call_id": "c", "output": "sunny"},
     ]
     tool = {"type": "function", **TOOL["function"]}
-    body = {"model": SMOLLM2, "input": items, "tools": [tool], "max_output_tokens": 5}
-    url = f"{graph.state()['endpoint']}/responses"
-    response = httpx.post(url, json=body, timeout=120, trust_env=False)
+    response = post(graph, "responses", input=items, tools=[tool], max_output_tokens=5)
     assert response.status_code == 200, response.text
     prompts.add(response.json()["usage"]["input_tokens"])
     assert len(prompts) == 1, "all three are the same conversation"
 
 
 def test_log_probabilities_are_those_of_the_tokens(graph: GraphProcess) -> None:
-    answer = _chat(graph, "Say hello.", logprobs=True, top_logprobs=2, max_tokens=6, **GREEDY)
+    answer = completed(graph, "Say hello.", logprobs=True, top_logprobs=2, max_tokens=6, **GREEDY)
     content = answer["choices"][0]["logprobs"]["content"]
     assert len(content) == answer["usage"]["completion_tokens"]
     for token in content:
@@ -297,7 +268,7 @@ def test_log_probabilities_are_those_of_the_tokens(graph: GraphProcess) -> None:
 
 
 def test_an_over_long_prompt_is_a_400_with_both_lengths(graph: GraphProcess) -> None:
-    response = _post(graph, "word " * 3000)
+    response = chat(graph, "word " * 3000)
     assert response.status_code == 400
     assert "maximum context length is 2048 tokens" in response.text
 
@@ -316,33 +287,22 @@ def test_a_client_that_leaves_frees_its_slot(graph: GraphProcess) -> None:
         for _ in range(4):  # the first ones come from the prefill worker
             next(events)
         assert _gauge(graph, "decode", "llamacpp_requests_running") == 1
-    deadline = time.monotonic() + 20
-    while _gauge(graph, "decode", "llamacpp_requests_running") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert _gauge(graph, "decode", "llamacpp_requests_running") == 0
+    wait_for(
+        lambda: _gauge(graph, "decode", "llamacpp_requests_running") == 0,
+        "no request that runs",
+        look_s=0.1,
+    )
     assert _gauge(graph, "decode", "llamacpp_generated_tokens_total") - before < 1500
 
 
 def test_the_probes_of_verify_pass(graph: GraphProcess) -> None:
-    _verify(graph, *PROBES)
+    assert [v for v in verified(graph, *PROBES).values() if not v.startswith("pass")] == []
 
 
 @pytest.mark.nightly
 def test_every_probe_of_verify_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
-    unknown = _verify(graph)
+    unknown = [name for name, text in verified(graph).items() if not text.startswith("pass")]
     assert sorted(unknown) == ["reasoning-parser", "tool-call-parser", "transport"]
-
-
-def _verify(graph: GraphProcess, *only: str) -> dict[str, str]:
-    """Run probes; return those that cannot tell."""
-    options = [word for probe in only for word in ("--only", probe)]
-    done = graph.penstock("verify", str(graph.graph), "--json", *options)
-    probes = json.loads(done.stdout)["probes"]
-    assert [p for p in probes if p["verdict"] == "fail"] == []
-    assert done.returncode == 0
-    if only:
-        assert {p["name"]: p["verdict"] for p in probes} == dict.fromkeys(only, "pass")
-    return {p["name"]: p["detail"] for p in probes if p["verdict"] != "pass"}
 
 
 @pytest.mark.destroys_graph

@@ -8,7 +8,6 @@ import re
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from openai import OpenAI
 from openai.types import CompletionUsage
@@ -19,9 +18,9 @@ from penstock.cli.bench_targets import is_mocked, running_target
 from penstock.drill.graph_process import GraphProcess
 from penstock.live.text import columns_for
 from report import RESULTS
-from tests.support.local_graphs import QUICKSTART, left
-from tests.support.repeats import first_good
+from tests.support.local_graphs import QUICKSTART, left, listening
 from tests.support.terminal import Terminal
+from tests.support.waiting import first_good
 
 MODEL = "openai/gpt-oss-20b"
 # The packaged tokenizer knows English: four words are about six tokens.
@@ -101,17 +100,9 @@ def _cached(usage: CompletionUsage) -> int:
 
 
 def test_every_listening_socket_of_every_process_is_on_loopback(mockers: GraphProcess) -> None:
-    state = mockers.log.parent
-    processes = left(state)
-    assert len(processes) >= 5  # broker, frontend, two prefill, one decode
-    listening = [
-        c.laddr
-        for process in processes
-        for c in process.net_connections(kind="tcp")
-        if c.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) >= len(processes)
-    assert {address.ip for address in listening} == {"127.0.0.1"}
+    folder = mockers.log.parent
+    assert len(left(folder)) >= 5  # broker, frontend, two prefill, one decode
+    assert listening(folder) == {"127.0.0.1"}
 
 
 def test_status_shows_every_process_and_the_registered_workers(mockers: GraphProcess) -> None:

@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from penstock.environments.harmony import vocabulary
 from penstock.local.ports import Ports
 from penstock.tokenizer import FOLDER
+from tests.e2e.chats import merged
 from tests.support.dynamo_processes import dynamo_processes
 from tests.support.local_graphs import QUICKSTART
 from tests.support.needs import needed_by_its_tests
@@ -72,7 +73,6 @@ def _served(folder: Path, *parsers: str, encodings: Path | None) -> Iterator[tup
 
 
 def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:
-    """content, reasoning_content, tool calls and finish reason, merged by the client."""
     body: dict[str, Any] = {
         "model": "scripted",
         "messages": [{"role": "user", "content": f"the {script} script{how}"}],
@@ -80,32 +80,7 @@ def _ask(url: str, script: str, how: str, stream: bool) -> dict[str, Any]:
         "stream": stream,
     }
     with httpx.Client(timeout=30, trust_env=False, verify=False) as client:
-        answer = client.post(f"{url}/chat/completions", json=body)
-    assert answer.status_code == 200, answer.text
-    if not stream:
-        choice = answer.json()["choices"][0]
-        return _merge([choice["message"]], [choice["finish_reason"]])
-    data = [line[5:].strip() for line in answer.text.splitlines() if line.startswith("data:")]
-    assert data[-1] == "[DONE]"
-    choices = [c for line in data[:-1] for c in json.loads(line)["choices"]]
-    reasons = [c["finish_reason"] for c in choices if c.get("finish_reason")]
-    return _merge([choice["delta"] for choice in choices], reasons)
-
-
-def _merge(parts: list[dict[str, Any]], reasons: list[str]) -> dict[str, Any]:
-    calls: dict[int, list[str]] = {}
-    for part in parts:
-        for call in part.get("tool_calls") or []:
-            made = calls.setdefault(call.get("index", 0), ["", ""])
-            function = call.get("function") or {}
-            made[0] += function.get("name") or ""
-            made[1] += function.get("arguments") or ""
-    return {
-        "content": "".join(part.get("content") or "" for part in parts),
-        "reasoning": "".join(part.get("reasoning_content") or "" for part in parts),
-        "calls": [(name, json.loads(arguments)) for name, arguments in calls.values()],
-        "finish": reasons,
-    }
+        return merged(client.post(f"{url}/chat/completions", json=body), stream=stream)
 
 
 EXPECTED = {

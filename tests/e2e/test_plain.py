@@ -22,7 +22,7 @@ from penstock.tiny_model import write
 from tests.e2e.pods import Pods
 from tests.support.local_graphs import QUICKSTART
 
-pytestmark = [pytest.mark.e2e, pytest.mark.needs("servers"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs("servers"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +41,16 @@ def pods(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> It
     rendered = render(values, name="plain")
     with _broker() as broker:
         folder = tmp_path_factory.mktemp("pods")
-        yield from _run(Pods(rendered.objects, folder, env={"DYN_ZMQ_BROKER_URL": broker}))
-
-
-def _run(running: Pods) -> Iterator[Pods]:
-    try:
-        running.start("StatefulSet")
-        running.wait("startupProbe")
-        running.start("Deployment")
-        for probe in ("startupProbe", "readinessProbe"):
-            running.wait(probe)
-        yield running
-    finally:
-        running.stop()
+        running = Pods(rendered.objects, folder, env={"DYN_ZMQ_BROKER_URL": broker})
+        try:
+            running.start("StatefulSet")
+            running.wait("startupProbe")
+            running.start("Deployment")
+            for probe in ("startupProbe", "readinessProbe"):
+                running.wait(probe)
+            yield running
+        finally:
+            running.stop()
 
 
 @contextmanager

@@ -215,8 +215,7 @@ def _is_part_of(text: str, printed: str) -> bool:
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "block",
-    [pytest.param(b, id=f"{b.page}: {b.heading}", marks=marks([b])) for b in NIGHTLY],
+    "block", [pytest.param(b, id=f"{b.page}: {b.heading}", marks=marks([b])) for b in NIGHTLY]
 )
 def test_the_commands_of_a_long_block_work(block: Block, reader: Reader) -> None:
     for command in commands([block]):
@@ -242,18 +241,6 @@ def _limits_are_enforced(reader: Reader) -> None:
     assert answers[-1].json()["error"]["code"] == "rate_limit_exceeded"
 
 
-def test_the_first_screen_verifies_after_it_scales() -> None:
-    """So that the test above covers it."""
-    first = [b for b in pages()["README.md"] if b.heading == "penstock"]
-    verbs = [
-        command.split("penstock ")[1].split()[0]
-        for block in first
-        for command in block.commands()
-        if "uv run" in command
-    ]
-    assert verbs == ["up", "scale", "status", "verify", "logs", "ls", "down"]
-
-
 def test_a_block_is_excluded_only_for_what_it_contains() -> None:
     excluded = [block for block in blocks() if block.is_excluded]
     assert [b for b in excluded if not re.search(EXCLUDED[b.reason], b.text)] == []
@@ -268,13 +255,14 @@ def words_of(command: str) -> list[str]:
 
 
 def words_in(test: Path) -> set[str]:
-    """The words in the strings of a test and of the modules that it imports."""
-    found = _strings(test)
-    for node in ast.walk(ast.parse(test.read_text("utf-8"))):
+    """The words in the strings of a test, of its folder's fixtures, and of what they import."""
+    files = [file for file in (test, test.with_name("conftest.py")) if file.is_file()]
+    words = {word for file in files for word in _strings(file)}
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8")))):
         if isinstance(node, ast.ImportFrom) and node.module:
             path = Path(*node.module.split(".")).with_suffix(".py")
-            found |= {s for f in (ROOT, ROOT / "benchmarks") for s in _strings(f / path)}
-    return found
+            words |= {s for f in (ROOT, ROOT / "benchmarks") for s in _strings(f / path)}
+    return words
 
 
 def _strings(path: Path) -> set[str]:

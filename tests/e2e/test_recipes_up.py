@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import httpx
 import pytest
 
-from penstock.drill.graph_process import GraphProcess
+from tests.e2e.chats import completed
 from tests.local.test_published_manifests import EPP, PROFILE
 from tests.support.local_graphs import ROOT, Up
 from tests.support.outside_files import recipes
@@ -33,22 +32,7 @@ def test_a_published_manifest_runs_with_mockers(up: Up, name: str) -> None:
     graph = up(recipes() / name, "--engine", "mocker", "--skip-check")
     state = graph.state()
     assert all(r["is_substitute"] for r in state["replicas"] if r["worker_id"])
-    assert_answers(graph)
-
-
-def assert_answers(graph: GraphProcess) -> None:
-    state = graph.state()
-    answer = httpx.post(
-        f"{state['endpoint']}/chat/completions",
-        json={
-            "model": state["models"][0],
-            "messages": [{"role": "user", "content": "Hello"}],
-            "max_tokens": 5,
-        },
-        timeout=60,
-    )
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["usage"]["completion_tokens"] == 5
+    assert completed(graph, "Hello", max_tokens=5)["usage"]["completion_tokens"] == 5
 
 
 def test_an_endpoint_picker_and_files_of_the_image_are_not_needed(up: Up, tmp_path: Path) -> None:
@@ -59,7 +43,7 @@ def test_an_endpoint_picker_and_files_of_the_image_are_not_needed(up: Up, tmp_pa
     notes = "\n".join(graph.state()["notes"])
     assert "Epp: not started on this machine" in notes
     assert f"{PROFILE} is neither in the manifest nor on this machine" in notes
-    assert_answers(graph)
+    assert completed(graph, "Hello", max_tokens=5)["usage"]["completion_tokens"] == 5
 
 
 @pytest.mark.nightly

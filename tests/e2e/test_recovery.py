@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import recovery
@@ -30,6 +29,7 @@ from penstock.errors import AlreadyUpError
 from penstock.graph.edit import set_replicas
 from penstock.local.discovery import TTL_S
 from penstock.tokenizer import FOLDER
+from tests.e2e.chats import chat
 from tests.support.local_graphs import (
     QUICKSTART,
     assert_nothing_left,
@@ -188,10 +188,7 @@ def test_a_frontend_whose_chat_template_hangs_is_replaced(tmp_path: Path) -> Non
         (frontend,) = graph.pids("frontend")
 
         def ask(content: str) -> int:
-            messages = [{"role": "user", "content": content}]
-            body = {"model": graph.state()["models"][0], "messages": messages, "max_tokens": 2}
-            url = f"{graph.state()['endpoint']}/chat/completions"
-            return httpx.post(url, json=body, timeout=90, trust_env=False).status_code
+            return chat(graph, content, max_tokens=2).status_code
 
         requests = 4 * (os.cpu_count() or 1)
         with ThreadPoolExecutor(requests) as pool:

@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import httpx
 import pytest
 
 from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.environments.packaged_models import SMOLLM2, packaged_model
 from smollm2_exact import CHOSEN, GRAPH, RECORDED, START_S, decidable, prompts
-from tests.support.local_graphs import assert_nothing_left
+from tests.e2e.chats import completed, text_of, verified
+from tests.support.local_graphs import running_graph
 from token_requests import Prompt, ask_each, differences, every, reference
 
 # Probes that depend on the model's shape. test_cpu_engine.py runs the others with a smaller model.
@@ -30,42 +30,22 @@ pytestmark = [pytest.mark.nightly, pytest.mark.needs("smollm2"), pytest.mark.tim
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GraphProcess]:
     folder = tmp_path_factory.mktemp("smollm2")
-    arguments = ["--port", "0", "--start-timeout-s", str(START_S)]
-    with GraphProcess(copy_graph(GRAPH, folder), folder, arguments) as process:
-        process.wait_ready(START_S)
+    path = copy_graph(GRAPH, folder)
+    with running_graph(path, folder, "--port", "0", env={}, start_s=START_S) as process:
         yield process
-    assert_nothing_left(folder)
-
-
-def _chat(graph: GraphProcess, question: str, **more: Any) -> dict[str, Any]:
-    body = {"model": SMOLLM2, "messages": [{"role": "user", "content": question}], **more}
-    url = f"{graph.state()['endpoint']}/chat/completions"
-    response = httpx.post(url, json=body, timeout=120, trust_env=False)
-    assert response.status_code == 200, response.text
-    choice: dict[str, Any] = response.json()["choices"][0]
-    return choice
-
-
-def _verify(graph: GraphProcess, *only: str) -> dict[str, str]:
-    """Probe → verdict and detail."""
-    options = [word for probe in only for word in ("--only", probe)]
-    done = graph.penstock("verify", str(graph.graph), "--json", *options)
-    report = json.loads(done.stdout)
-    assert (done.returncode == 0) == report["ok"]
-    return {p["name"]: f"{p['verdict']}: {p['detail']}" for p in report["probes"]}
 
 
 def test_it_knows_the_capital_of_france_and_ends_its_answer(graph: GraphProcess) -> None:
-    greedy = _chat(graph, "What is the capital of France?", temperature=0)
-    assert greedy["message"]["content"] == "The capital of France is Paris."
-    assert greedy["finish_reason"] == "stop"
+    greedy = completed(graph, "What is the capital of France?", temperature=0)
+    assert text_of(greedy) == "The capital of France is Paris."
+    assert greedy["choices"][0]["finish_reason"] == "stop"
 
 
 def test_a_default_request_gets_a_short_answer_in_english(graph: GraphProcess) -> None:
     """Without temperature and max_tokens: the model's own sampling settings apply."""
-    sampled = _chat(graph, "What is the capital of France?", seed=1)
-    assert sampled["finish_reason"] == "stop"
-    assert "Paris" in sampled["message"]["content"]
+    sampled = completed(graph, "What is the capital of France?", seed=1)
+    assert sampled["choices"][0]["finish_reason"] == "stop"
+    assert "Paris" in text_of(sampled)
 
 
 def _wrong(
@@ -97,15 +77,14 @@ def test_tokens_of_64_prompts_equal_those_of_transformers(graph: GraphProcess) -
 
 
 def test_the_kv_cache_that_is_transferred_has_the_models_size(graph: GraphProcess) -> None:
-    verdicts = _verify(graph, *PROBES)
-    assert sorted(verdicts) == sorted(PROBES)
+    verdicts = verified(graph, *PROBES)
     assert [name for name, text in verdicts.items() if not text.startswith("pass")] == []
     assert "as the model's shape predicts" in verdicts["kv-transfer"]
 
 
 @pytest.mark.nightly
 def test_every_probe_passes_or_has_nothing_to_test(graph: GraphProcess) -> None:
-    verdicts = _verify(graph)
+    verdicts = verified(graph)
     others = {name: text for name, text in verdicts.items() if not text.startswith("pass")}
     assert sorted(others) == ["reasoning-parser", "tool-call-parser"]
     assert all("the graph configures no" in text for text in others.values())

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
-import httpx
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
@@ -16,20 +14,15 @@ from penstock.local.tracing import folder
 from penstock.tracing.requests import ROUTES, SPAN_NAMES, requests_of
 from penstock.tracing.spans import Decoded, decode
 from penstock.tracing.store import read
+from tests.e2e.chats import chat
 from tests.support.local_graphs import Up
+from tests.support.waiting import wait_for
 
-MODEL = "openai/gpt-oss-20b"
 KEY = "tracing: {endpoint: 'http://tempo.monitoring:4317', sample_ratio: 0.0}\n"
 
 
-def send(url: str, name: str) -> str:
-    body = {
-        "model": MODEL,
-        "max_tokens": 8,
-        "messages": [{"role": "user", "content": "word " * 90}],
-    }
-    headers = {"x-request-id": name}
-    response = httpx.post(f"{url}/chat/completions", json=body, headers=headers, timeout=60)
+def send(graph: GraphProcess, name: str) -> str:
+    response = chat(graph, "word " * 90, headers={"x-request-id": name}, max_tokens=8)
     response.raise_for_status()
     return str(response.json()["id"])
 
@@ -38,18 +31,20 @@ def recorded(process: GraphProcess, tmp_path: Path, name: str, workers: int = 1)
     """What the receiver has stored, once the request ``name`` is complete; ``workers``: that served
     it."""
     traces = folder(StateDir(process.graph, tmp_path / "state"))
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def complete() -> Decoded | None:
         decoded = decode(read(traces))
         roots = [s for s in decoded.spans if s.attributes.get("x_request_id") == name]
         ids = {s.attributes["request_id"] for s in roots}
         names = Counter(span.name for span in roots)
         parents = {s.parent_id for s in roots if s.name == "http-request"}
         has_reads = process.state()["envoy"] or bool(parents & set(decoded.client_reads))
-        if names["handle_payload"] >= workers and has_reads and ids <= set(decoded.records):
-            return decoded
-        time.sleep(0.2)
-    raise TimeoutError(f"no complete trace of {name} in {traces}")
+        has_spans = names["handle_payload"] >= workers and has_reads
+        return decoded if has_spans and ids <= set(decoded.records) else None
+
+    trace = wait_for(complete, f"a complete trace of {name} in {traces}", look_s=0.2)
+    assert trace is not None
+    return trace
 
 
 def test_the_span_names_are_those_that_dynamo_emits(
@@ -58,8 +53,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     """With the key in the graph, whose endpoint and ratio apply only on a cluster."""
     quickstart.write_text(quickstart.read_text() + KEY)
     process = up(quickstart)
-    url = process.state()["endpoint"]
-    response_id = [send(url, f"my-{number}") for number in range(7)][-1]
+    response_id = [send(process, f"my-{number}") for number in range(7)][-1]
     names = {span.name for span in recorded(process, tmp_path, "my-6", workers=2).spans}
     assert names == set(SPAN_NAMES) - {ROUTES[1]}
 
@@ -70,7 +64,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
     document = json.loads(process.penstock("trace", str(quickstart), "my-6", "--json").stdout)
     assert document["request"]["prefill_worker"]["service"] == "prefill"
     assert document["request"]["cached_tokens"] > 0
-    send(url, "[/b]")  # not markup
+    send(process, "[/b]")  # not markup
     recorded(process, tmp_path, "[/b]", workers=2)
     assert "[/b]" in process.penstock("trace", str(quickstart)).stdout
     listed = json.loads(process.penstock("trace", str(quickstart), "--json").stdout)
@@ -87,7 +81,7 @@ def test_the_span_names_are_those_that_dynamo_emits(
 @pytest.mark.nightly
 def test_the_spans_of_another_router_mode(up: Up, quickstart: Path, tmp_path: Path) -> None:
     process = up(quickstart, "--trace", "--set", "router.mode=round-robin")
-    send(process.state()["endpoint"], "mine")
+    send(process, "mine")
     decoded = recorded(process, tmp_path, "mine", workers=2)
     assert {span.name for span in decoded.spans} == {"http-request", ROUTES[1], "handle_payload"}
     (request,) = (r for r in requests_of(decoded) if r.client_id == "mine")

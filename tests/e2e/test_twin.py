@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
@@ -17,9 +16,10 @@ from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.replay import require_environment
 from penstock.simulate.replayable import replayable
+from tests.e2e.chats import post
 from tests.support.local_graphs import ROOT, Up
 
-pytestmark = [pytest.mark.e2e, pytest.mark.needs("sim")]
+pytestmark = pytest.mark.needs("sim")
 DISAGG = ROOT / "dynamo_graphs" / "gpt-oss-120b-b200-disagg.yaml"
 TIMED = ("--engine", "mocker", "--timing", "model", "--speed")
 PARSED = """
@@ -69,10 +69,8 @@ def test_a_twin_runs_the_replayed_engines_and_prints_the_comparison(up: Up, grap
         del live["engine"], simulated["engine"]
         assert live == simulated
 
-    state = process.state()
-    body = {"model": state["models"][0], "prompt": list(range(100, 164)), "max_tokens": 5}
-    answer = httpx.post(f"{state['endpoint']}/completions", json={**body, "ignore_eos": True})
-    usage = answer.json()["usage"]
+    body = {"prompt": list(range(100, 164)), "max_tokens": 5, "ignore_eos": True}
+    usage = post(process, "completions", **body).json()["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (64, 5)
 
     process.wait_for(lambda _: "twin: 24 requests, live" in process.log.read_text())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import time
 from pathlib import Path
 
 import httpx
@@ -15,6 +14,7 @@ import pytest
 from penstock.local.state import StateDir
 from tests.support.local_graphs import QUICKSTART, Up, left
 from tests.support.processes import command_of, is_alive
+from tests.support.waiting import wait_for
 
 ADDRESS = re.compile(r"page: (http://127\.0\.0\.1:\d+/)")
 BOUND_S = 90.0  # of the start of the page on a busy machine
@@ -22,28 +22,19 @@ BOUND_S = 90.0  # of the start of the page on a busy machine
 pytestmark = pytest.mark.needs("page")
 
 
-def address(log: Path) -> str:
-    """The URL of the page that `up` prints after the graph is ready."""
-    deadline = time.monotonic() + BOUND_S
-    while not (found := ADDRESS.search(log.read_text("utf-8"))):
-        assert time.monotonic() < deadline, log.read_text("utf-8")
-        time.sleep(0.05)
-    return found[1]
-
-
 @pytest.mark.destroys_graph
 @pytest.mark.parametrize(
     "is_down",
-    [
-        pytest.param(False, id="ctrl-c"),
-        pytest.param(True, id="down", marks=pytest.mark.nightly),
-    ],
+    [pytest.param(False, id="ctrl-c"), pytest.param(True, id="down", marks=pytest.mark.nightly)],
 )
 def test_the_page_responds_on_loopback_and_ends_with_the_graph(
     up: Up, tmp_path: Path, *, is_down: bool
 ) -> None:
     graph = up(QUICKSTART, "--engine", "mocker", "--page", envoy=True)
-    url = address(graph.log)
+    # `up` prints it after the graph is ready.
+    printed = wait_for(lambda: ADDRESS.search(graph.log.read_text()), "page", limit_s=BOUND_S)
+    assert printed is not None
+    url = printed[1]
     found = httpx.get(url, timeout=30)
     assert (found.status_code, "Processes" in found.text) == (200, True)
     children = psutil.Process(graph.pid).children(recursive=True)

@@ -11,7 +11,6 @@ import pytest
 from penstock.drill.graph_process import GraphProcess
 from penstock.local.versions import python_of
 
-pytestmark = pytest.mark.e2e
 NEXT = "1.7.0.dev20261026"
 GRAPH = """\
 model: {id: openai/gpt-oss-20b}

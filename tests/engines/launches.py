@@ -22,14 +22,7 @@ from penstock.engines.parsers import (
     encode_launches,
 )
 from penstock.engines.table import simulate
-from penstock.manifests.deployment import (
-    Component,
-    Engine,
-    EngineConfig,
-    Launch,
-    NoConfig,
-    Role,
-)
+from penstock.manifests.deployment import Component, Engine, EngineConfig, Launch, NoConfig, Role
 
 PLACE = "spec.components[0]"
 MODULES = {

@@ -56,9 +56,9 @@ def test_a_flag_as_a_key_of_tensorrt_llms_file_is_never_answered_with_an_unrelat
         if setting.fix.startswith("Did you mean")
     }
     assert suggested == {
-        key: f"Did you mean {same_as(key, sorted(FILE))}?" for key in keys if key in suggested
+        key: f"Did you mean `{same_as(key, sorted(FILE))}`?" for key in keys if key in suggested
     }
-    assert suggested["max_num_seqs"] == "Did you mean max_batch_size?"
+    assert suggested["max_num_seqs"] == "Did you mean `max_batch_size`?"
     assert "data_parallel_size" not in suggested
     (unknown,) = refused_settings({"enable_eplb": True})
     assert unknown.fix.startswith("Remove it: it is a flag of dynamo.vllm and dynamo.sglang.")

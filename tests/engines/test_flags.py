@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.rules.responses.families import REASONING_FLAG, TOOL_FLAG, parsers
+from penstock.checks.rules.responses import REASONING_FLAG, TOOL_FLAG, parsers
 from penstock.engines.flags import flag_table
 from tests.support.command_line import ROOT
 

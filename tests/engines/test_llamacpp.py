@@ -51,11 +51,7 @@ def test_what_is_unset_is_llama_cpps_own_choice() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "expected", "publishes"),
-    [
-        ("agg", Mode.AGG, True),
-        ("prefill", Mode.PREFILL, True),
-        ("decode", Mode.DECODE, False),
-    ],
+    [("agg", Mode.AGG, True), ("prefill", Mode.PREFILL, True), ("decode", Mode.DECODE, False)],
 )
 def test_prompts_are_routed_by_the_events_of_the_workers_that_compute_them(
     mode: str, expected: Mode, publishes: bool

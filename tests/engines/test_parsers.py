@@ -43,9 +43,9 @@ def test_results_come_in_the_order_of_the_launches() -> None:
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        (f"{FRONTEND} --routermode kv", ["Fix: Did you mean --router-mode?"]),
-        (f"{TRTLLM} --mdel m", ["Fix: Did you mean --model?"]),
-        (f"{VLLM} --block-sze 3", ["Fix: Did you mean --block-size?"]),
+        (f"{FRONTEND} --routermode kv", ["Fix: Did you mean `--router-mode`?"]),
+        (f"{TRTLLM} --mdel m", ["Fix: Did you mean `--model`?"]),
+        (f"{VLLM} --block-sze 3", ["Fix: Did you mean `--block-size`?"]),
         (f"{VLLM} --qqqqqq 3", ["Fix: Remove --qqqqqq."]),
         (
             f"{TRTLLM} --disaggregation-mode prefil",

@@ -72,18 +72,18 @@ def test_a_value_that_the_release_accepts_is_accepted(values: dict[str, Any]) ->
 @pytest.mark.parametrize(
     ("values", "kind", "at", "fix"),
     [
-        ({"max_batch_sise": 1}, "unknown", "", "Did you mean max_batch_size?"),
-        ({"kv_cache_config": {"dtypee": "fp8"}}, "unknown", "", "Did you mean dtype?"),
+        ({"max_batch_sise": 1}, "unknown", "", "Did you mean `max_batch_size`?"),
+        ({"kv_cache_config": {"dtypee": "fp8"}}, "unknown", "", "Did you mean `dtype`?"),
         ({"kv_cache_config": {"kv_pool_rebalance_check_interval": 3}}, "unknown", "", "Remove it."),
         ({"moe_config": {"load_balancer": {"slots": 1}}}, "unknown", "", "num_slots"),
         ({"mpi_session": {}}, "unknown", "", "Remove it"),
-        ({"moe_config": {"backend": "TRTLM"}}, "value", "", "Did you mean TRTLLM?"),
+        ({"moe_config": {"backend": "TRTLM"}}, "value", "", "Did you mean `TRTLLM`?"),
         ({"moe_config": {"backend": "WIDEEP"}}, "removed", "", "CUTEDSL"),
         ({"use_cuda_graph": True}, "removed", "", "cuda_graph_config"),
         ({"cache_transceiver_config": {"backend": "nixl"}}, "value", "", "NIXL"),
-        ({"load_format": "safetensors"}, "value", "", "Did you mean auto?"),
+        ({"load_format": "safetensors"}, "value", "", "Did you mean `auto`?"),
         ({"load_format": True}, "value", "", "Use one of auto, dummy"),
-        ({"kv_cache_config": {"dtype": "fp8_e4m3"}}, "value", "", "Did you mean fp8?"),
+        ({"kv_cache_config": {"dtype": "fp8_e4m3"}}, "value", "", "Did you mean `fp8`?"),
         (
             {"nvfp4_gemm_config": {"allowed_backends": ["cutlas"]}},
             "value",
@@ -114,7 +114,7 @@ def test_a_value_that_the_release_accepts_is_accepted(values: dict[str, Any]) ->
             "Write an integer.",
         ),
         ({"speculative_config": {"decoding_type": "Medusa"}}, "removed", "", "Eagle3"),
-        ({"speculative_config": {"decoding_type": "Eagle9"}}, "value", "", "mean Eagle"),
+        ({"speculative_config": {"decoding_type": "Eagle9"}}, "value", "", "mean `Eagle"),
         ({"speculative_config": {"max_draft_len": 3}}, "value", "speculative_config", "decoding"),
         (
             {"speculative_config": {"decoding_type": "PARD"}},

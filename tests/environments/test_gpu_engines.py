@@ -7,9 +7,13 @@ from importlib.metadata import requires
 
 import pytest
 
-from penstock.environments.gpu_engines import MACHINES, PYTHON, require_platform
 from penstock.environments.install import FOLDER, list_environments
-from penstock.environments.interpreter import require_python
+from penstock.environments.interpreter import (
+    GPU_ENGINES,
+    MACHINES,
+    require_platform,
+    require_python,
+)
 from penstock.errors import MissingToolError
 from penstock.manifests.deployment import Engine
 
@@ -19,7 +23,7 @@ PIN = re.compile(
 EXACT = re.compile(
     r"(?P<name>[\w-]+)(\[[\w,]+\])?==(?P<version>[\w.]+) *; extra == '(?P<extra>\w+)'"
 )
-ENGINES = sorted(PYTHON)
+ENGINES = sorted(GPU_ENGINES)
 
 
 def pins(name: str) -> list[re.Match[str]]:
@@ -65,9 +69,3 @@ def test_elsewhere_than_on_linux_the_installation_is_refused(name: str) -> None:
 def test_environments_without_an_engine_for_gpus_are_not_restricted() -> None:
     require_platform("harmony", "Darwin", "arm64")
     require_python("harmony", "3.13")
-
-
-def test_without_uv_penstocks_python_must_be_that_of_the_engine() -> None:
-    require_python("trtllm", "3.12")
-    with pytest.raises(MissingToolError, match=r"needs Python 3\.12, and penstock runs on 3\.11\."):
-        require_python("trtllm", "3.11")

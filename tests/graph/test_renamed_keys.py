@@ -13,6 +13,7 @@ from penstock.graph.load import load_graph, parse_graph
 from penstock.graph.renamed_keys import RENAMED_KEYS, DeprecatedKeyWarning
 from penstock.graph.schema import graph_schema
 from tests.graph.texts import SMALL, the_problem
+from tests.support.command_line import error_of, output_of
 
 OLD = SMALL + "hardware:\n  gpu_hour: 2.5\nchecks:\n  silence: {PS307: known model}\n"
 NEW = SMALL + "hardware:\n  gpu_hour_price: 2.5\nchecks:\n  suppress: {PS307: known model}\n"
@@ -82,39 +83,28 @@ def test_reading_a_file_warns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [
-        ["check"],
-        ["render"],
-        ["explain"],
-        ["diff", "--from", "SAME"],
-        ["scale", "worker=2"],
-    ],
+    [["check"], ["render"], ["explain"], ["diff", "--from", "SAME"], ["scale", "worker=2"]],
     ids=lambda argv: str(argv[0]),
 )
-def test_every_verb_prints_each_warning_once_to_stderr(
-    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_verb_prints_each_warning_once_to_stderr(argv: list[str], tmp_path: Path) -> None:
     path = tmp_path / "graph.yaml"
     path.write_text(OLD.replace("trtllm", "mocker"))
     verb, *rest = [str(path) if part == "SAME" else part for part in argv]
-    assert main([verb, str(path), *rest]) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if "deprecated" in line]
+    lines = [
+        line for line in error_of([verb, str(path), *rest], 0).splitlines() if "deprecated" in line
+    ]
     assert lines == [f"penstock {verb}: warning: {text.format(file=path)}" for text in WARNINGS]
 
 
-def test_render_and_diff_are_equal_for_old_and_new_keys(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_render_and_diff_are_equal_for_old_and_new_keys(tmp_path: Path) -> None:
     texts = []
     for folder, text in (("old", OLD), ("new", NEW)):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "graph.yaml").write_text(text)
-        assert main(["render", str(tmp_path / folder / "graph.yaml")]) == 0
-        texts.append(capsys.readouterr().out)
+        texts.append(output_of(["render", str(tmp_path / folder / "graph.yaml")]))
     assert texts[0] == texts[1]
     old, new = (str(tmp_path / folder / "graph.yaml") for folder in ("old", "new"))
-    assert main(["diff", old, "--from", new]) == 0
-    assert "no change" in capsys.readouterr().out
+    assert "no change" in output_of(["diff", old, "--from", new])
 
 
 def test_the_schema_of_editors_marks_the_old_keys_as_deprecated() -> None:

@@ -100,8 +100,8 @@ class Processes:
         }
         self.now = 0.0
 
-    async def read(self, url: str) -> str:
-        text = self.texts.get(httpx.URL(url).port or 0, "")
+    async def read(self, replica: ReplicaStatus) -> str:
+        text = self.texts.get(replica.system_port or replica.port or 0, "")
         if text is None:
             await asyncio.Event().wait()
         if not text:

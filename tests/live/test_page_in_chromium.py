@@ -140,6 +140,18 @@ def opened(page: Any, url: str, *, is_dark: bool = False) -> None:
     page.wait_for(is_shown("decode.0"))
 
 
+def press(tab: Any, key: str, code: int, text: str = "") -> None:
+    for kind in ("keyDown", "keyUp"):
+        tab.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key=key,
+            code=key,
+            windowsVirtualKeyCode=code,
+            **({"text": text} if text else {}),
+        )
+
+
 def test_the_page_shows_the_graph_and_loads_nothing_else(tab: Any, served: Any) -> None:
     graph, url, _ = served
     graph.found = busy()
@@ -206,15 +218,7 @@ def test_the_chat_streams_an_answer_and_names_its_workers(tab: Any, served: Any)
     tab.evaluate("document.getElementById('prompt').focus() || 0")
     tab.call("Input.insertText", text="hello <b>you</b>")
     tab.evaluate("document.querySelector('#chat button').focus() || 0")
-    for kind in ("keyDown", "keyUp"):
-        tab.call(
-            "Input.dispatchKeyEvent",
-            type=kind,
-            key="Enter",
-            code="Enter",
-            text="\r",
-            windowsVirtualKeyCode=13,
-        )
+    press(tab, "Enter", 13, "\r")
     tab.wait_for(is_shown("prompt tokens were cached"))
     assert text_of(tab, "answer") == "You said: hello <b>you</b>"
     assert text_of(tab, "served") == (
@@ -231,10 +235,7 @@ def test_tab_reaches_every_control_in_order_and_each_has_a_name(tab: Any, served
     tab.evaluate("document.activeElement.blur() || 0")
     focused = []
     for _ in range(8):
-        for kind in ("keyDown", "keyUp"):
-            tab.call(
-                "Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9
-            )
+        press(tab, "Tab", 9)
         focused.append(
             tab.evaluate(
                 "(e => e.labels?.[0]?.textContent || e.ariaLabel || "

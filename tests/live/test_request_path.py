@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.live.page import request_path
-from penstock.live.page.request_path import RecordedRequests
+from penstock.live.page import view
+from penstock.live.page.view import RecordedRequests
 from penstock.local.state import StateDir
 from penstock.local.tracing import folder
 from penstock.tracing.requests import Loaded, load
@@ -67,7 +67,7 @@ def test_the_traces_are_read_again_only_if_more_is_stored(
         reads.append(path)
         return load(path)
 
-    monkeypatch.setattr(request_path, "load", counted)
+    monkeypatch.setattr(view, "load", counted)
     state = traced(tmp_path)
     store(state, *peers(1))
     read = RecordedRequests(state)

@@ -11,12 +11,19 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.live.page.request_path import RecordedRequests
 from penstock.live.page.serve import PageOptions
+from penstock.live.page.view import RecordedRequests
 from penstock.local.state import StateDir
 from tests.live import test_page_in_chromium as pages
 from tests.live.constructed import PREFILL_PORT
-from tests.live.test_page_in_chromium import Graph, errors, opened, serving_page, text_of
+from tests.live.test_page_in_chromium import (
+    Graph,
+    errors,
+    opened,
+    press,
+    serving_page,
+    text_of,
+)
 from tests.live.test_request_path import store
 from tests.support.scripted_http import serving
 from tests.tracing.build import Trace, peers
@@ -64,18 +71,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Stat
     )
     with serving(answer) as url, serving_page(Graph(f"{url}/v1"), options) as page:
         yield page, state
-
-
-def press(tab: Any, key: str, code: int, text: str = "") -> None:
-    for kind in ("keyDown", "keyUp"):
-        tab.call(
-            "Input.dispatchKeyEvent",
-            type=kind,
-            key=key,
-            code=key,
-            windowsVirtualKeyCode=code,
-            **({"text": text} if text else {}),
-        )
 
 
 def test_a_request_of_the_list_is_shown_with_its_slow_stage(tab: Any, served: Any) -> None:

@@ -85,34 +85,20 @@ def test_edges_follow_a_request_to_the_kv_transfer() -> None:
     assert edges["prefill", "decode"].is_kv_transfer
 
 
-@pytest.mark.parametrize(
-    ("running", "waiting", "usage", "generated"),
-    [
-        (
-            "vllm:num_requests_running",
-            "vllm:num_requests_waiting",
-            "vllm:kv_cache_usage_perc",
-            "vllm:generation_tokens_total",
-        ),
-        (
-            "sglang:num_running_reqs",
-            "sglang:num_queue_reqs",
-            "sglang:token_usage",
-            "sglang:generation_tokens_total",
-        ),
-        (
-            "trtllm_num_requests_running",
-            "trtllm_num_requests_waiting",
-            "trtllm_kv_cache_utilization",
-            None,
-        ),
-    ],
-)
-def test_each_engine_has_names_of_its_own(
-    running: str, waiting: str, usage: str, generated: str | None
-) -> None:
+ENGINES = """\
+vllm:num_requests_running vllm:num_requests_waiting vllm:kv_cache_usage_perc \
+vllm:generation_tokens_total
+sglang:num_running_reqs sglang:num_queue_reqs sglang:token_usage sglang:generation_tokens_total
+trtllm_num_requests_running trtllm_num_requests_waiting trtllm_kv_cache_utilization
+""".splitlines()
+
+
+@pytest.mark.parametrize("names", ENGINES)
+def test_each_engine_has_names_of_its_own(names: str) -> None:
+    running, waiting, usage, *generated = names.split()
+
     def text(tokens: int) -> str:
-        counter = f"{generated} {tokens}\n" if generated else ""
+        counter = "".join(f"{name} {tokens}\n" for name in generated)
         return worker_text(0, f"{running} 5\n{waiting} 2\n{usage} 0.5\n{counter}")
 
     latest = history([graph()] * 2, [{DECODE_PORT: text(0)}, {DECODE_PORT: text(70)}])

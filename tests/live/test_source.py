@@ -31,8 +31,8 @@ from tests.live.constructed import (
     replica,
     worker_text,
 )
-from tests.support.repeats import first_good
 from tests.support.scripted_http import respond, serving
+from tests.support.waiting import first_good
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from penstock.llamacpp.grammar import (
     repetition_problem,
     schema_grammar,
 )
-from penstock.llamacpp.limited_llguidance import LimitedLlguidance
-from penstock.llamacpp.llguidance import Llguidance, readable
+from penstock.llamacpp.llguidance import LimitedLlguidance, Llguidance, readable
 from penstock.llamacpp.structural_tag import grammar_of
 
 PERSON = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}

@@ -23,70 +23,46 @@ def replica(**changed: object) -> ReplicaStatus:
     return with_fields(READY, **changed)
 
 
-def found(before: LocalState | None, now: LocalState) -> list[tuple[str, str]]:
-    return [(event.kind, event.subject) for event in changes(before, now, 0.0)]
+STARTING = replica(name="decode.1", pid=7, state=ReplicaState.STARTING)
+DRAINING = with_replicas(replica(state=ReplicaState.DRAINING))
+CRASHED = with_replicas(replica(state=ReplicaState.CRASHED, exit_code=-9))
+AGAIN = with_replicas(replica(pid=8, restarts=1, state=ReplicaState.STARTING))
+ILL = with_replicas(replica(state=ReplicaState.UNHEALTHY))
+REJECTED = with_fields(running(), rejected_edit=("decode.replicas: got -1",))
+NEW = replica(pid=9)
+DRAIN_OLD = with_replicas(replica(state=ReplicaState.DRAINING), NEW)
+SCALED = with_replicas(READY, STARTING, desired_replicas={"decode": 2})
 
 
-def test_the_first_state_reports_the_graph_and_its_processes() -> None:
-    assert found(None, running()) == [
-        ("ready", "graph"),
-        ("start", "decode.0"),
-        ("ready", "decode.0"),
-    ]
-
-
-def test_equal_states_report_nothing() -> None:
-    assert found(running(), running()) == []
-
-
-def test_a_scale_up_reports_the_edit_and_the_new_process() -> None:
-    new = replica(name="decode.1", pid=7, state=ReplicaState.STARTING)
-    after = with_replicas(READY, new, desired_replicas={"decode": 2})
-    assert found(running(), after) == [("scale", "decode"), ("start", "decode.1")]
-
-
-def test_a_drain_ends_with_a_stop() -> None:
-    draining = with_replicas(replica(state=ReplicaState.DRAINING))
-    assert found(running(), draining) == [("drain", "decode.0")]
-    assert found(draining, with_replicas()) == [("stop", "decode.0")]
-
-
-def test_a_crash_is_followed_by_a_restart() -> None:
-    crashed = with_replicas(replica(state=ReplicaState.CRASHED, exit_code=-9))
-    again = with_replicas(replica(pid=8, restarts=1, state=ReplicaState.STARTING))
-    (crash,) = changes(running(), crashed, 0.0)
-    assert (crash.kind, crash.text) == ("crash", "exited with code -9")
-    assert found(crashed, again) == [("restart", "decode.0")]
-
-
-def test_a_crash_between_two_states_is_reported() -> None:
-    again = with_replicas(replica(pid=8, restarts=1, state=ReplicaState.STARTING))
-    assert found(running(), again) == [("crash", "decode.0"), ("restart", "decode.0")]
-
-
-def test_a_failed_health_check_is_an_alert_until_the_process_is_healthy() -> None:
-    ill = with_replicas(replica(state=ReplicaState.UNHEALTHY))
-    assert found(running(), ill) == [("alert", "decode.0")]
-    (event,) = changes(ill, running(), 0.0)
-    assert (event.kind, event.text) == ("ready", "healthy again")
-
-
-def test_a_rejected_edit_is_an_alert_once() -> None:
-    rejected = with_fields(running(), rejected_edit=("decode.replicas: got -1",))
-    assert found(running(), rejected) == [("alert", "graph")]
-    assert found(rejected, rejected) == []
-
-
-def test_a_replacement_next_to_its_predecessor_is_a_start() -> None:
-    draining, new = replica(state=ReplicaState.DRAINING), replica(pid=9)
-    before, after = with_replicas(READY, new), with_replicas(draining, new)
-    assert found(running(), before) == [("start", "decode.0"), ("ready", "decode.0")]
-    assert found(before, after) == [("drain", "decode.0")]
-
-
-def test_a_pool_that_leaves_the_graph_is_reported() -> None:
-    after = with_fields(running(), desired_replicas={})
-    assert found(running(), after) == [("scale", "decode")]
+@pytest.mark.parametrize(
+    ("before", "now", "events"),
+    [
+        (None, running(), "ready graph, start decode.0, ready decode.0"),
+        (running(), running(), ""),
+        (running(), SCALED, "scale decode, start decode.1"),
+        (running(), DRAINING, "drain decode.0"),
+        (DRAINING, with_replicas(), "stop decode.0"),
+        (running(), CRASHED, "crash decode.0: exited with code -9"),
+        (CRASHED, AGAIN, "restart decode.0"),
+        (running(), AGAIN, "crash decode.0, restart decode.0"),  # between the two states
+        (running(), ILL, "alert decode.0"),
+        (ILL, running(), "ready decode.0: healthy again"),
+        (running(), REJECTED, "alert graph"),
+        (REJECTED, REJECTED, ""),
+        (running(), with_replicas(READY, NEW), "start decode.0, ready decode.0"),
+        (with_replicas(READY, NEW), DRAIN_OLD, "drain decode.0"),
+        (running(), with_fields(running(), desired_replicas={}), "scale decode"),
+    ],
+)
+def test_what_changes_from_one_state_to_the_next(
+    before: LocalState | None, now: LocalState, events: str
+) -> None:
+    """With the text of the event, where ``events`` has one."""
+    expected = [part.split(": ") for part in events.split(", ") if part]
+    found = list(changes(before, now, 0.0))
+    assert [f"{event.kind} {event.subject}" for event in found] == [name for name, *_ in expected]
+    for event, (_, *text) in zip(found, expected, strict=True):
+        assert text in ([], [event.text])
 
 
 def test_events_are_read_in_order_with_their_times(tmp_path: Path) -> None:

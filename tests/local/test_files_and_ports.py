@@ -69,21 +69,18 @@ def test_ports_are_handed_out_once_and_below_the_highest_that_dynamo_reads() -> 
     assert all(LOWEST <= port <= HIGHEST for port in numbers)
 
 
-def test_a_port_in_use_is_not_handed_out() -> None:
-    ports = Ports(first=LOWEST + 500)
+def test_a_port_in_use_is_not_handed_out_and_an_error_names_it_with_a_fix() -> None:
+    port = LOWEST + 500
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", LOWEST + 500))
+        listener.bind(("127.0.0.1", port))
         listener.listen()
-        assert ports.free() != LOWEST + 500
-
-
-def test_a_port_in_use_is_an_error_with_its_number_and_a_fix() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
+        assert Ports(first=port).free() != port
         with pytest.raises(PortInUseError, match=rf"127.0.0.1:{port}.*--port"):
             require_free("127.0.0.1", port)
+        with pytest.raises(PortInUseError), reserved("127.0.0.1", port):
+            pass
+    with reserved("127.0.0.1", port):
+        pass
 
 
 def test_a_port_on_which_another_penstock_will_listen_is_in_use() -> None:
@@ -96,17 +93,6 @@ def test_a_port_on_which_another_penstock_will_listen_is_in_use() -> None:
         ):
             pass
         with reserved("127.0.0.2", port):
-            pass
-    with reserved("127.0.0.1", port):
-        pass
-
-
-def test_a_port_in_use_is_not_reserved() -> None:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        with pytest.raises(PortInUseError), reserved("127.0.0.1", port):
             pass
     with reserved("127.0.0.1", port):
         pass
@@ -134,6 +120,11 @@ def test_clear_keeps_only_the_logs(tmp_path: Path) -> None:
     assert folder.read() is None
 
 
+def run_context(folder: StateDir, infra: Infrastructure | None = None) -> RunContext:
+    planned = services.Services(programs=(), infrastructure=infra or Infrastructure())
+    return RunContext(state=folder, namespace="n", services=planned)
+
+
 def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path) -> None:
     folder = state(tmp_path)
     decode = program()
@@ -142,7 +133,7 @@ def test_container_files_are_written_and_every_path_is_rewritten(tmp_path: Path)
     assert here.read_text() == "{}"
     argv = arguments(decode, files, {}, host="127.0.0.1", port=None)
     assert argv[-1] == str(here)
-    context = RunContext(state=folder, namespace="n", infrastructure=Infrastructure())
+    context = run_context(folder)
     assert environment(decode, files, {}, context, 20001)["CONFIG"] == f"file:{here}"
 
 
@@ -161,7 +152,7 @@ def test_the_address_of_a_frontend_comes_last_and_so_overrides() -> None:
 
 
 def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Path) -> None:
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    context = run_context(state(tmp_path))
     env = environment(program(), {}, {}, context, 20001)
     hosts = {k: v for k, v in env.items() if k.endswith("_HOST")}
     assert len(hosts) == 5
@@ -170,25 +161,34 @@ def test_every_listening_address_is_loopback_and_downloads_are_off(tmp_path: Pat
     assert env["DYN_SYSTEM_PORT"] == "20001"
 
 
-@pytest.mark.parametrize(("env", "lease"), [({}, str(LEASE_S)), ({"ETCD_LEASE_TTL": "5"}, "5")])
-def test_the_lease_in_etcd_is_long_unless_the_graph_sets_it(
-    tmp_path: Path, env: dict[str, str], lease: str
-) -> None:
-    infra = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=infra)
-    env = environment(program(env=env, files={}), {}, {}, context, 20001)
-    assert env["ETCD_LEASE_TTL"] == lease
-    assert env["ETCD_ENDPOINTS"] == "http://127.0.0.1:2379"
+ETCD = Infrastructure(discovery="etcd", etcd_endpoints=("http://127.0.0.1:2379",))
 
 
-@pytest.mark.parametrize(("env", "log"), [({}, FRONTEND_LOG), ({"DYN_LOG": "debug"}, "debug")])
-def test_only_a_frontend_logs_no_probes_unless_the_graph_sets_its_log(
-    tmp_path: Path, env: dict[str, str], log: str
+@pytest.mark.parametrize(
+    ("role", "infra", "env", "expected"),
+    [
+        (
+            Role.DECODE,
+            ETCD,
+            {},
+            {"ETCD_LEASE_TTL": str(LEASE_S), "ETCD_ENDPOINTS": "http://127.0.0.1:2379"},
+        ),
+        (Role.DECODE, ETCD, {"ETCD_LEASE_TTL": "5"}, {"ETCD_LEASE_TTL": "5"}),
+        (Role.FRONTEND, None, {}, {"DYN_LOG": FRONTEND_LOG}),  # without the probes of `up`
+        (Role.FRONTEND, None, {"DYN_LOG": "debug"}, {"DYN_LOG": "debug"}),
+        (Role.DECODE, None, {}, {"DYN_LOG": None}),
+    ],
+)
+def test_a_default_of_the_environment_yields_to_the_graph(
+    tmp_path: Path,
+    role: Role,
+    infra: Infrastructure | None,
+    env: dict[str, str],
+    expected: dict[str, str | None],
 ) -> None:
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
-    frontend = program(role=Role.FRONTEND, env=env, files={})
-    assert environment(frontend, {}, {}, context, None)["DYN_LOG"] == log
-    assert "DYN_LOG" not in environment(program(), {}, {}, context, 20001)
+    context = run_context(state(tmp_path), infra)
+    variables = environment(program(role=role, env=env, files={}), {}, {}, context, 20001)
+    assert {name: variables.get(name) for name in expected} == expected
 
 
 def test_dynamo_settings_of_the_users_shell_do_not_reach_a_child(
@@ -328,7 +328,7 @@ def test_a_state_folder_that_cannot_be_created_is_an_error_with_a_fix(tmp_path: 
 @pytest.mark.program
 def test_exactly_one_of_several_frontends_gets_the_endpoints_port(tmp_path: Path) -> None:
     endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="a")
-    context = RunContext(state=state(tmp_path), namespace="n", infrastructure=Infrastructure())
+    context = run_context(state(tmp_path))
     gpus = GpuPool(Inventory, tmp_path / "gpus", "g.yaml")
     starter = Starter(context, endpoint, Ports(), gpus, clock=lambda: 0.0)
     argv = ("/bin/true",)

@@ -59,14 +59,18 @@ def test_a_hub_id_stays_and_a_folder_becomes_absolute(
     assert "acme/model" in adapted(worker(Engine.TRTLLM)).argv
 
 
-def test_a_replica_on_several_nodes_is_refused() -> None:
-    with pytest.raises(ManifestError, match=r"worker: one replica spans 2 nodes.*--engine mocker"):
-        adapted(worker(Engine.VLLM, gpus=16, nodes=2))
-
-
-def test_a_pod_without_gpus_is_refused() -> None:
-    with pytest.raises(ManifestError, match="its pod requests 0 GPUs for 1 processes of sglang"):
-        adapted(worker(Engine.SGLANG, gpus=0))
+@pytest.mark.parametrize(
+    ("refused", "message"),
+    [
+        (worker(Engine.VLLM, gpus=16, nodes=2), "one replica spans 2 nodes.*--engine mocker"),
+        (worker(Engine.SGLANG, gpus=0), "its pod requests 0 GPUs for 1 processes of sglang"),
+    ],
+)
+def test_a_replica_that_does_not_fit_this_machine_is_refused(
+    refused: Component, message: str
+) -> None:
+    with pytest.raises(ManifestError, match=f"worker: {message}"):
+        adapted(refused)
 
 
 @pytest.mark.parametrize(

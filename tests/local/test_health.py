@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +29,7 @@ NAMES = {
     Role.DECODE: "decode",
     Role.OTHER: "etcd",
 }
+ROLES = (Role.FRONTEND, Role.DECODE, Role.DECODE, Role.OTHER)
 WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
@@ -96,7 +96,7 @@ class Machine:
             replicas=1,
             argv=(),
             env={},
-            grace_s=1,
+            grace_s=60,
             listens=100 + number if role is Role.OTHER else None,
             hung_s=5 if role is Role.OTHER else 10,
         )
@@ -135,8 +135,7 @@ def machine() -> Machine:
 @pytest.fixture
 def graph(machine: Machine) -> list[Replica]:
     """A frontend, two workers and a service, all ready."""
-    roles = [(Role.FRONTEND, 0), (Role.DECODE, 1), (Role.DECODE, 2), (Role.OTHER, 3)]
-    return [machine.replica(role, number) for role, number in roles]
+    return [machine.replica(role, number) for number, role in enumerate(ROLES)]
 
 
 def test_nothing_is_judged_before_the_first_check(machine: Machine, graph: list[Replica]) -> None:
@@ -169,25 +168,72 @@ def test_a_suspension_during_the_probes_does_not_count(
     assert {verdict for _, verdict in machine.check.verdicts(graph)} == {Verdict.SERVES}
 
 
-def test_a_worker_that_shuts_down_gets_its_grace_period(
+NO_MODELS = {"models_of": {"http://127.0.0.1:100": ()}}
+POOLS = (Role.FRONTEND, Role.PREFILL, Role.DECODE)
+HUNG, UNREACHABLE = Verdict.HUNG, Verdict.UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("seen", "roles", "name", "seconds", "verdict"),
+    [
+        ({"silent": {100}}, ROLES, "frontend.0", 10, HUNG),
+        ({"silent": {101}}, ROLES, "decode.1", 10, HUNG),
+        ({"silent": {103}}, ROLES, "etcd.3", 5, HUNG),
+        # A process that computes may respond soon, but not forever.
+        ({"silent": {100}, "cpu_share": {"frontend.0": 0.3}}, ROLES, "frontend.0", 10, HUNG),
+        ({"silent": {100}, "cpu_share": {"frontend.0": 0.9}}, ROLES, "frontend.0", 30, HUNG),
+        # A worker that shuts down finishes its requests.
+        ({"silent": {101}, "left": {1}, "registered": {2}}, ROLES, "decode.1", 60, HUNG),
+        ({"registered": {2}}, ROLES, "decode.1", NOT_FOUND_S, UNREACHABLE),
+        (NO_MODELS, POOLS, "frontend.0", NOT_FOUND_S, UNREACHABLE),
+        (NO_MODELS, (Role.FRONTEND, Role.WORKER), "frontend.0", NOT_FOUND_S, UNREACHABLE),
+        # The folder that it watches was replaced.
+        ({"folders": {"instances": 8}}, ROLES, "frontend.0", 0, UNREACHABLE),
+    ],
+)
+def test_a_process_that_does_not_serve_for_its_time_is_replaced(
+    machine: Machine,
+    seen: dict[str, Any],
+    roles: tuple[Role, ...],
+    name: str,
+    seconds: int,
+    verdict: Verdict,
+) -> None:
+    graph = [machine.replica(role, number) for number, role in enumerate(roles)]
+    replica = next(r for r in graph if f"{r.program.name}.{r.index}" == name)
+    vars(machine).update(seen)
+    if seconds:
+        assert machine.run(graph, seconds)[replica.name] is Verdict.SERVES
+        assert replica.status_state() is ReplicaState.UNHEALTHY  # shown before it is replaced
+    verdicts = machine.run(graph, 1)
+    assert verdicts.pop(replica.name) is verdict
+    assert set(verdicts.values()) <= {Verdict.SERVES}
+
+
+@pytest.mark.parametrize(
+    ("seen", "roles"),
+    [
+        ({"registered": None}, ROLES),  # discovery does not respond
+        # A frontend lists a model only if all its pools are registered.
+        (NO_MODELS, (Role.FRONTEND, Role.PREFILL)),
+        (NO_MODELS, (Role.FRONTEND, Role.DECODE, Role.DECODE)),
+        ({"registered": set(), **NO_MODELS}, (Role.FRONTEND,)),
+    ],
+)
+def test_what_is_not_the_fault_of_a_process_does_not_count(
+    machine: Machine, seen: dict[str, Any], roles: tuple[Role, ...]
+) -> None:
+    graph = [machine.replica(role, number) for number, role in enumerate(roles)]
+    vars(machine).update(seen)
+    assert set(machine.run(graph, 600).values()) == {Verdict.SERVES}
+
+
+def test_when_nothing_responds_the_processes_get_more_time(
     machine: Machine, graph: list[Replica]
 ) -> None:
-    machine.silent, machine.left, machine.registered = {101}, {1}, {2}
-    graph[1].program = replace(graph[1].program, grace_s=60)
-    assert machine.run(graph, 60)["decode.1"] is Verdict.SERVES
-    assert machine.run(graph, 1)["decode.1"] is Verdict.HUNG
-
-
-@pytest.mark.parametrize(("share", "seconds"), [(0.0, 10), (0.3, 10), (0.9, 30)])
-def test_a_busy_process_is_not_a_dead_one(
-    machine: Machine, graph: list[Replica], share: float, seconds: int
-) -> None:
-    """A frontend that computes may respond soon, but not forever."""
-    machine.run(graph, 1)
-    machine.cpu_share = {"frontend.0": share}
-    machine.silent = {100}
-    assert machine.run(graph, seconds)["frontend.0"] is Verdict.SERVES
-    assert machine.run(graph, 1)["frontend.0"] is Verdict.HUNG
+    machine.silent = {100, 101, 102, 103}
+    assert set(machine.run(graph, ALL_HUNG_S).values()) == {Verdict.SERVES}
+    assert set(machine.run(graph, 1).values()) == {Verdict.HUNG}
 
 
 def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> None:
@@ -209,45 +255,10 @@ def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> N
     assert machine.lines == ["cannot check the processes: ValueError('no')"]
 
 
-@pytest.mark.parametrize(
-    ("roles", "is_complete"),
-    [
-        ([Role.PREFILL], False),
-        ([Role.DECODE, Role.DECODE], False),
-        ([Role.PREFILL, Role.DECODE], True),
-        ([Role.WORKER], True),
-    ],
-)
-def test_a_frontend_lists_a_model_only_if_all_its_pools_are_registered(
-    machine: Machine, roles: list[Role], is_complete: bool
-) -> None:
-    """A pool that is scaled to 0 must not cost the frontend."""
-    machine.registered = {1, 2}
-    machine.models_of = {"http://127.0.0.1:100": ()}
-    graph = [machine.replica(Role.FRONTEND, 0)]
-    graph += [machine.replica(role, number) for number, role in enumerate(roles, 1)]
-    verdict = machine.run(graph, 60)["frontend.0"]
-    assert verdict is (Verdict.UNREACHABLE if is_complete else Verdict.SERVES)
-
-
 def test_what_responds_and_is_registered_serves(machine: Machine, graph: list[Replica]) -> None:
     assert set(machine.run(graph, 60).values()) == {Verdict.SERVES}
     assert [replica.status_state() for replica in graph] == [ReplicaState.READY] * 4
     assert machine.lines == []
-
-
-@pytest.mark.parametrize(
-    ("number", "name", "seconds"), [(0, "frontend.0", 10), (1, "decode.1", 10), (3, "etcd", 5)]
-)
-def test_a_process_that_does_not_respond_for_its_time_hangs(
-    machine: Machine, graph: list[Replica], number: int, name: str, seconds: int
-) -> None:
-    machine.silent = {100 + number}
-    assert machine.run(graph, seconds)[name] is Verdict.SERVES
-    assert graph[number].status_state() is ReplicaState.UNHEALTHY  # shown before it is replaced
-    verdicts = machine.run(graph, 1)
-    assert verdicts.pop(name) is Verdict.HUNG
-    assert set(verdicts.values()) == {Verdict.SERVES}
 
 
 def test_a_process_that_responds_again_in_time_is_kept(
@@ -257,14 +268,6 @@ def test_a_process_that_responds_again_in_time_is_kept(
     machine.run(graph, 9)
     machine.silent = set()
     assert machine.run(graph, 30)["decode.1"] is Verdict.SERVES
-
-
-def test_when_nothing_responds_the_processes_get_more_time(
-    machine: Machine, graph: list[Replica]
-) -> None:
-    machine.silent = {100, 101, 102, 103}
-    assert set(machine.run(graph, ALL_HUNG_S).values()) == {Verdict.SERVES}
-    assert set(machine.run(graph, 1).values()) == {Verdict.HUNG}
 
 
 def test_time_in_which_penstock_did_not_run_does_not_count(
@@ -278,17 +281,6 @@ def test_time_in_which_penstock_did_not_run_does_not_count(
     assert machine.lines == ["penstock was paused for 3601 s; restarting all health timeouts"]
 
 
-def test_a_worker_that_is_not_registered_is_replaced(
-    machine: Machine, graph: list[Replica]
-) -> None:
-    machine.registered = {2}
-    assert machine.run(graph, NOT_FOUND_S)["decode.1"] is Verdict.SERVES
-    assert graph[1].status_state() is ReplicaState.UNHEALTHY
-    verdicts = machine.run(graph, 1)
-    assert verdicts.pop("decode.1") is Verdict.UNREACHABLE
-    assert set(verdicts.values()) == {Verdict.SERVES}
-
-
 def test_a_worker_that_can_be_registered_again_is_kept(
     machine: Machine, graph: list[Replica]
 ) -> None:
@@ -297,36 +289,6 @@ def test_a_worker_that_can_be_registered_again_is_kept(
     assert machine.lines == ["decode.1 had lost its registration in discovery; registered it again"]
     machine.registered, machine.lost = {1, 2}, set()
     assert machine.run(graph, 30)["decode.1"] is Verdict.SERVES
-
-
-def test_a_silent_discovery_condemns_no_worker(machine: Machine, graph: list[Replica]) -> None:
-    machine.registered = None
-    assert set(machine.run(graph, 600).values()) == {Verdict.SERVES}
-
-
-def test_a_frontend_that_lists_no_model_although_workers_are_registered_is_replaced(
-    machine: Machine,
-) -> None:
-    roles = [Role.FRONTEND, Role.PREFILL, Role.DECODE]
-    graph = [machine.replica(role, number) for number, role in enumerate(roles)]
-    machine.models_of = {"http://127.0.0.1:100": ()}
-    assert machine.run(graph, NOT_FOUND_S)["frontend.0"] is Verdict.SERVES
-    assert machine.run(graph, 1)["frontend.0"] is Verdict.UNREACHABLE
-
-
-def test_without_workers_a_frontend_lists_no_model(machine: Machine) -> None:
-    frontend = machine.replica(Role.FRONTEND, 0)
-    machine.registered, machine.models_of = set(), {"http://127.0.0.1:100": ()}
-    assert machine.run([frontend], 60) == {"frontend.0": Verdict.SERVES}
-
-
-def test_a_frontend_whose_watched_folder_was_replaced_is_replaced_at_once(
-    machine: Machine, graph: list[Replica]
-) -> None:
-    machine.folders = {"instances": 8}
-    verdicts = machine.run(graph, 1)
-    assert verdicts.pop("frontend.0") is Verdict.UNREACHABLE
-    assert set(verdicts.values()) == {Verdict.SERVES}
 
 
 def test_a_replica_that_drains_during_a_check_has_no_verdict(

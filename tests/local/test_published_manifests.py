@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ManifestError
-from penstock.local.adapt import adapt
+from penstock.local.adapt import adapt, require_pairs
 from penstock.local.deployment import LocalDeployment, Overrides
-from penstock.local.servable import require_pairs
 from penstock.manifests.deployment import Component, Deployment, Engine, Role
 from penstock.manifests.flags import flag_value
 from penstock.manifests.read import read_text

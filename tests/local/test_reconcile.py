@@ -1,207 +1,142 @@
-"""`reconcile` in tables: the desired state, the observed state, the actions."""
+"""`reconcile` in tables: the desired state, the observed state, the actions.
+
+Replicas are written `prefill.1s:b`: program (default: decode), index, state (r: ready, the default;
+s: starting, d: draining, c: crashed, with the time of its restart) and key of the configuration
+(default: a). An action is `+` (start), `-` (drain) or `x` (forget) and a replica.
+"""
 
 from __future__ import annotations
+
+import re
+from typing import Any
 
 import pytest
 
 from penstock.local.reconcile import (
+    Action,
+    ActionKind,
     DesiredProgram,
-    Drain,
-    Forget,
     ObservedReplica,
     ReplicaState,
-    Start,
     backoff_s,
     reconcile,
 )
 
-
-def desired_program(
-    program: str = "decode", replicas: int = 2, key: str = "a", **more: object
-) -> DesiredProgram:
-    return DesiredProgram(program=program, replicas=replicas, key=key, **more)  # type: ignore[arg-type]
-
-
-def observed(
-    index: int,
-    state: ReplicaState = ReplicaState.READY,
-    key: str = "a",
-    program: str = "decode",
-    at: float = 0,
-) -> ObservedReplica:
-    return ObservedReplica(program=program, index=index, key=key, state=state, retry_at=at)
+STATES = {
+    "r": ReplicaState.READY,
+    "s": ReplicaState.STARTING,
+    "d": ReplicaState.DRAINING,
+    "c": ReplicaState.CRASHED,
+}
+KINDS = {ActionKind.START: "+", ActionKind.DRAIN: "-", ActionKind.FORGET: "x"}
+REPLICA = re.compile(
+    r"(?:(?P<program>\w+)\.)?(?P<index>\d+)(?P<state>[rsdc])?(?P<at>[\d.]+)?(?::(?P<key>\w))?"
+)
 
 
-def start(index: int, program: str = "decode") -> Start:
-    return Start(program=program, index=index)
-
-
-def drain(index: int, key: str = "a", program: str = "decode") -> Drain:
-    return Drain(program=program, index=index, key=key)
-
-
-def test_an_empty_machine_gets_every_replica() -> None:
-    assert reconcile([desired_program()], [], 0) == [start(0), start(1)]
-
-
-def test_equal_states_need_no_action() -> None:
-    assert (
-        reconcile([desired_program()], [observed(0), observed(1, ReplicaState.STARTING)], 0) == []
-    )
-
-
-def test_scaling_up_starts_exactly_the_missing_ones() -> None:
-    assert reconcile([desired_program(replicas=4)], [observed(0), observed(1)], 0) == [
-        start(2),
-        start(3),
+def observed(text: str) -> list[ObservedReplica]:
+    matches = [REPLICA.fullmatch(word) for word in text.split()]
+    return [
+        ObservedReplica(
+            program=match["program"] or "decode",
+            index=int(match["index"]),
+            key=match["key"] or "a",
+            state=STATES[match["state"] or "r"],
+            retry_at=float(match["at"] or 0),
+        )
+        for match in matches
+        if match is not None
     ]
 
 
-def test_scaling_down_drains_the_highest_indices() -> None:
-    assert reconcile([desired_program(replicas=1)], [observed(2), observed(0), observed(1)], 0) == [
-        drain(1),
-        drain(2),
-    ]
+def desired(count: int, key: str = "a", program: str = "decode", **more: Any) -> DesiredProgram:
+    return DesiredProgram(program=program, replicas=count, key=key, **more)
 
 
-def test_scaling_down_keeps_the_replicas_that_serve() -> None:
-    crashed = [observed(0, ReplicaState.CRASHED, at=9), observed(1)]
-    assert reconcile([desired_program(replicas=1)], crashed, 0) == [
-        Forget(program="decode", index=0, key="a")
-    ]
-    starting = [observed(0, ReplicaState.STARTING), observed(1)]
-    assert reconcile([desired_program(replicas=1)], starting, 0) == [drain(0)]
+def text_of(actions: list[Action]) -> str:
+    words = []
+    for action in actions:
+        program = "" if action.program == "decode" else f"{action.program}."
+        key = "" if action.key == "a" else f":{action.key}"
+        words.append(f"{KINDS[action.kind]}{program}{action.index}{key}")
+    return " ".join(words)
 
 
-def test_scaling_to_zero_drains_all() -> None:
-    assert reconcile([desired_program(replicas=0)], [observed(0)], 0) == [drain(0)]
+TWO, ONE = [desired(2)], [desired(1)]
+EDITED = [desired(2, "b")]
+POOLS = [
+    desired(1, "b", "prefill", group="workers"),
+    desired(1, "b", group="workers", after=("prefill",)),
+]
+GROUP = [POOLS[0], desired(1, "b", group="workers")]
+FIXED_PORT = [desired(2, "b", "frontend", surge=False)]
 
 
-def test_a_draining_replica_does_not_count_and_keeps_its_index() -> None:
-    assert reconcile(
-        [desired_program(replicas=2)], [observed(0), observed(1, ReplicaState.DRAINING)], 0
-    ) == [start(2)]
+@pytest.mark.parametrize(
+    ("programs", "replicas", "now", "actions"),
+    [
+        pytest.param(TWO, "", 0, "+0 +1", id="nothing runs"),
+        pytest.param(TWO, "0 1s", 0, "", id="equal states need no action"),
+        pytest.param([desired(4)], "0 1", 0, "+2 +3", id="scaling up starts the missing ones"),
+        pytest.param(ONE, "2 0 1", 0, "-1 -2", id="scaling down drains the highest indices"),
+        pytest.param(ONE, "0c9 1", 0, "x0", id="scaling down keeps those that serve, not crashed"),
+        pytest.param(ONE, "0s 1", 0, "-0", id="scaling down keeps those that serve, not starting"),
+        pytest.param([desired(0)], "0", 0, "-0", id="scaling to zero"),
+        pytest.param(TWO, "0 1d", 0, "+2", id="a draining replica keeps its index"),
+        pytest.param([desired(0)], "old.0", 0, "-old.0", id="a removed program is drained"),
+        pytest.param(ONE, "old.0", 0, "+0", id="a removed program serves until others are ready"),
+        pytest.param(ONE, "old.0 0", 0, "-old.0", id="a removed program drains when they are"),
+        pytest.param(TWO, "0 1c5", 4.9, "", id="a crashed replica waits for its retry time"),
+        pytest.param(TWO, "0 1c5", 5, "+1", id="a crashed replica restarts with its index"),
+        pytest.param(ONE, "0 1c5", 0, "x1", id="a crashed replica that is not desired"),
+        pytest.param(EDITED, "0 1", 0, "+2:b +3:b", id="new replicas start before old ones stop"),
+        pytest.param(EDITED, "0 1 2:b 3s:b", 0, "", id="old replicas wait for all new ones"),
+        pytest.param(EDITED, "0 1 2:b 3:b", 0, "-0 -1", id="old replicas drain"),
+        pytest.param(TWO, "0 1 2s:b", 0, "-2:b", id="an edit that is reverted midway"),
+        pytest.param([desired(1, "b")], "0c99 1s:b", 0, "x0", id="crashed, of the old key"),
+        pytest.param(GROUP, "prefill.0 0 prefill.1:b 1s:b", 0, "", id="a group waits"),
+        pytest.param(
+            GROUP, "prefill.0 0 prefill.1:b 1:b", 0, "-prefill.0 -0", id="a group drains together"
+        ),
+        pytest.param(POOLS, "prefill.0 0", 0, "+prefill.1:b", id="new decode after new prefill"),
+        pytest.param(POOLS, "prefill.0 0 prefill.1:b", 0, "+1:b", id="new decode when it is ready"),
+        pytest.param(POOLS, "", 0, "+prefill.0:b +0:b", id="no order without an old generation"),
+        pytest.param(FIXED_PORT, "frontend.0 frontend.1", 0, "-frontend.0", id="one at a time"),
+        pytest.param(FIXED_PORT, "frontend.0d frontend.1", 0, "", id="while it drains"),
+        pytest.param(FIXED_PORT, "frontend.1", 0, "+frontend.0:b", id="its port is free"),
+        pytest.param(FIXED_PORT, "frontend.0s:b frontend.1", 0, "", id="while the new one starts"),
+        pytest.param(FIXED_PORT, "frontend.0:b frontend.1", 0, "-frontend.1", id="then the next"),
+    ],
+)  # fmt: skip
+def test_actions(programs: list[DesiredProgram], replicas: str, now: float, actions: str) -> None:
+    assert text_of(reconcile(programs, observed(replicas), now)) == actions
 
 
-def test_a_removed_program_is_drained_when_the_remaining_programs_are_ready() -> None:
-    old = observed(0, program="old")
-    assert reconcile([desired_program(replicas=0)], [old], 0) == [drain(0, program="old")]
-    assert reconcile([desired_program(replicas=1)], [old], 0) == [start(0)]
-    assert reconcile([desired_program(replicas=1)], [old, observed(0)], 0) == [
-        drain(0, program="old")
-    ]
+def test_a_group_keeps_its_old_pools_until_frontends_route_to_the_new_ones() -> None:
+    ready = observed("prefill.0 0 prefill.1:b 1:b")
+    assert reconcile(GROUP, ready, 0, groups_serve=False) == []
 
 
-def test_a_crashed_replica_restarts_with_its_index_at_its_retry_time() -> None:
-    crashed = [observed(0), observed(1, ReplicaState.CRASHED, at=5)]
-    assert reconcile([desired_program()], crashed, 4.9) == []
-    assert reconcile([desired_program()], crashed, 5.0) == [start(1)]
-
-
-def test_a_crashed_replica_that_is_not_desired_is_forgotten() -> None:
-    crashed = observed(1, ReplicaState.CRASHED, at=5)
-    assert reconcile([desired_program(replicas=1)], [observed(0), crashed], 0) == [
-        Forget(program="decode", index=1, key="a")
-    ]
-
-
-def test_a_new_configuration_starts_beside_the_old_one_which_drains_when_it_is_ready() -> None:
-    desired = [desired_program(key="b")]
-    old = [observed(0), observed(1)]
-    assert reconcile(desired, old, 0) == [start(2), start(3)]
-    starting = [*old, observed(2, ReplicaState.READY, "b"), observed(3, ReplicaState.STARTING, "b")]
-    assert reconcile(desired, starting, 0) == []
-    ready = [*old, observed(2, ReplicaState.READY, "b"), observed(3, ReplicaState.READY, "b")]
-    assert reconcile(desired, ready, 0) == [drain(0), drain(1)]
-
-
-def test_the_old_pools_of_a_group_drain_only_when_the_new_generation_is_ready() -> None:
-    desired = [
-        desired_program("prefill", 1, "b", group="workers"),
-        desired_program("decode", 1, "b", group="workers"),
-    ]
-    old = [observed(0, program="prefill"), observed(0, program="decode")]
-    half = [
-        *old,
-        observed(1, ReplicaState.READY, "b", "prefill"),
-        observed(1, ReplicaState.STARTING, "b", "decode"),
-    ]
-    assert reconcile(desired, half, 0) == []
-    ready = [
-        *old,
-        observed(1, ReplicaState.READY, "b", "prefill"),
-        observed(1, ReplicaState.READY, "b", "decode"),
-    ]
-    assert reconcile(desired, ready, 0, groups_serve=False) == []
-    assert reconcile(desired, ready, 0) == [drain(0, program="prefill"), drain(0, program="decode")]
-
-
-def test_new_decode_workers_wait_for_new_prefill_workers_while_the_old_serve() -> None:
-    desired = [
-        desired_program("prefill", 1, "b", group="workers"),
-        desired_program("decode", 1, "b", group="workers", after=("prefill",)),
-    ]
-    old = [observed(0, program="prefill"), observed(0, program="decode")]
-    assert reconcile(desired, old, 0) == [start(1, "prefill")]
-    ready = [*old, observed(1, ReplicaState.READY, "b", "prefill")]
-    assert reconcile(desired, ready, 0) == [start(1, "decode")]
-    assert reconcile(desired, [], 0) == [start(0, "prefill"), start(0, "decode")]
-
-
-def test_an_edit_reverted_midway_drains_the_new_replicas_and_keeps_the_old() -> None:
-    half = [observed(0), observed(1), observed(2, ReplicaState.STARTING, "b")]
-    assert reconcile([desired_program(key="a")], half, 0) == [drain(2, "b")]
-
-
-def test_a_crashed_replica_of_the_old_configuration_is_forgotten() -> None:
-    desired = [desired_program(replicas=1, key="b")]
-    crashed = [observed(0, ReplicaState.CRASHED, at=99), observed(1, ReplicaState.STARTING, "b")]
-    assert reconcile(desired, crashed, 0) == [Forget(program="decode", index=0, key="a")]
-
-
-def test_replicas_with_a_fixed_port_are_replaced_one_at_a_time() -> None:
-    desired = [desired_program("frontend", 2, "b", surge=False)]
-    old = [observed(0, program="frontend"), observed(1, program="frontend")]
-    assert reconcile(desired, old, 0) == [drain(0, program="frontend")]
-    draining = [observed(0, ReplicaState.DRAINING, "a", "frontend"), old[1]]
-    assert reconcile(desired, draining, 0) == []
-    assert reconcile(desired, [old[1]], 0) == [start(0, "frontend")]
-    starting = [observed(0, ReplicaState.STARTING, "b", "frontend"), old[1]]
-    assert reconcile(desired, starting, 0) == []
-    ready = [observed(0, ReplicaState.READY, "b", "frontend"), old[1]]
-    assert reconcile(desired, ready, 0) == [drain(1, program="frontend")]
-
-
-@pytest.mark.parametrize(("crashes", "seconds"), [(1, 1), (2, 2), (3, 4), (6, 30), (5000, 30)])
-def test_backoff_doubles_up_to_half_a_minute(crashes: int, seconds: float) -> None:
-    assert backoff_s(crashes) == seconds
-    assert backoff_s(crashes, most_s=2) == min(seconds, 2)
-
-
-@pytest.mark.parametrize(("crashes", "seconds"), [(1, 0), (3, 0), (4, 1), (5, 2), (5000, 30)])
-def test_a_process_that_served_starts_again_at_once_unless_it_repeats(
-    crashes: int, seconds: float
+@pytest.mark.parametrize(
+    ("crashes", "has_served", "seconds"),
+    [
+        *((1, False, 1), (2, False, 2), (3, False, 4), (6, False, 30), (5000, False, 30)),
+        *((1, True, 0), (3, True, 0), (4, True, 1), (5, True, 2), (5000, True, 30)),
+    ],
+)
+def test_backoff_doubles_up_to_half_a_minute(
+    crashes: int, has_served: bool, seconds: float
 ) -> None:
-    assert backoff_s(crashes, has_served=True) == seconds
+    """A process that served starts again at once, unless it repeats."""
+    assert backoff_s(crashes, has_served=has_served) == seconds
+    assert backoff_s(crashes, has_served=has_served, most_s=2) == min(seconds, 2)
 
 
 def test_repeated_reconciliation_reaches_the_desired_state_from_any_mixture() -> None:
-    replicas = [
-        observed(0, ReplicaState.CRASHED),
-        observed(3),
-        observed(1, key="z"),
-        observed(7, ReplicaState.STARTING, "z"),
-    ]
-    desired = [desired_program(replicas=3)]
+    replicas = observed("0c 3 1:z 7s:z")
     for moment in range(10):
-        actions = reconcile(desired, replicas, float(moment))
-        if not actions:
-            break
-        for action in actions:
-            if isinstance(action, Start):
-                replicas = [r for r in replicas if r.index != action.index or r.key != "a"]
-                replicas.append(observed(action.index))
-            else:
-                replicas = [r for r in replicas if (r.index, r.key) != (action.index, action.key)]
+        for action in reconcile([desired(3)], replicas, float(moment)):
+            replicas = [r for r in replicas if (r.index, r.key) != (action.index, action.key)]
+            replicas += observed(str(action.index)) * (action.kind is ActionKind.START)
     assert len(replicas) == 3
     assert all(r.key == "a" and r.state is ReplicaState.READY for r in replicas)

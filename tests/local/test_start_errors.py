@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.local.start_errors import relevant_lines
+from penstock.local.replica import relevant_lines
 
 
 def test_the_last_lines_are_shown_without_color_codes(tmp_path: Path) -> None:

@@ -216,11 +216,7 @@ _yaml = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=8)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
-        st.dictionaries(
-            st.sampled_from(KEYS.split()),
-            inner,
-            max_size=4,
-        ),
+        st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=4),
     ),
     max_leaves=20,
 )

@@ -13,7 +13,6 @@ from penstock.manifests.deployment import (
     KnownConfig,
     Launch,
     Role,
-    UnknownConfig,
 )
 from penstock.manifests.read import read_text
 from tests.support.outside_files import recipes
@@ -199,70 +198,3 @@ def test_only_a_dynamic_ucx_device_list_is_unresolved() -> None:
     assert isinstance(config, KnownConfig)
     assert config.values["disaggregation-mode"] == "decode"
     assert [c.role for c in deployment.components] == [Role.FRONTEND, Role.PREFILL, Role.DECODE]
-
-
-def test_gpu_guards_pass_and_arrays_expand() -> None:
-    deployment = recipe("recipes_nemotron-3-ultra_vllm_agg-h200-chat-mtp_deploy.yaml")
-    frontend = only_launch(deployment, "Frontend")
-    assert frontend.arguments == (
-        *("--router-mode", "kv", "--router-kv-events", "--kv-cache-block-size", "64"),
-        *("--http-host", "0.0.0.0", "--http-port", "8000"),
-    )
-    launch = only_launch(deployment, "VllmWorker")
-    model = "/opt/models/patched/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4"
-    assert launch.arguments[:2] == ("--model", model)
-    assert f"{model}/ultra_v3_reasoning_parser.py" in launch.argv
-    assert launch.unresolved == ()
-    assert deployment.gpus == 8
-
-
-def test_wide_expert_parallelism_spans_eight_nodes() -> None:
-    deployment = recipe("recipes_deepseek-r1_trtllm_disagg_wide_ep_gb200_deploy.yaml")
-    decode = deployment.component("decode")
-    assert (decode.nodes, decode.gpus, deployment.gpus) == (8, 32, 36)
-    assert isinstance(decode.engine_config, KnownConfig)
-    assert decode.engine_config.values["tensor_parallel_size"] == 32
-
-
-def test_an_operators_sidecar_frontend_gets_its_program() -> None:
-    deployment = recipe("recipes_llama-3-70b_vllm_disagg-single-node_gaie_deploy.yaml")
-    assert [c.role for c in deployment.components] == [Role.EPP, Role.PREFILL, Role.DECODE]
-    engine, sidecar = deployment.component("VllmPrefillWorker").launches
-    assert engine.module == "dynamo.vllm"
-    assert sidecar.argv == ("python3", "-m", "dynamo.frontend", "--router-mode", "direct")
-
-
-def test_a_variable_before_a_command_belongs_to_it() -> None:
-    deployment = recipe("recipes_deepseek-v4_deepseek-v4-pro_vllm_agg-b200-agentic_deploy.yaml")
-    assert only_launch(deployment, "Frontend").env == {"DYN_ROUTER_MODE": "kv"}
-
-
-def test_files_in_the_image_are_unknown() -> None:
-    deployment = recipe("components_src_dynamo_profiler_templates_dgd_trtllm_disagg.yaml")
-    assert deployment.component("prefill").engine_config == UnknownConfig(
-        path="./examples/backends/trtllm/engine_configs/qwen3/prefill.yaml",
-        reason="it is in the image",
-    )
-
-
-def test_xpus_of_resource_claims_are_counted() -> None:
-    deployment = recipe("examples_backends_vllm_deploy_xpu_disagg_router_xpu_dra.yaml")
-    assert [c.gpus for c in deployment.components] == [0, 1, 1]
-    assert deployment.gpus == 4
-
-
-def test_a_custom_worker_is_a_worker_without_engine() -> None:
-    worker = recipe("examples_diffusers_deploy_agg_user_workload.yaml").component("FastVideoWorker")
-    assert (worker.role, worker.engine) == (Role.WORKER, None)
-    assert worker.launches[0].argv == ("python", "worker.py")
-
-
-def test_aggregated_workers_declared_as_decode_are_workers() -> None:
-    for name, component in (
-        ("recipes_deepseek-v4_deepseek-v4-flash_vllm_agg_b200_deploy.yaml", "VllmDecodeWorker"),
-        ("recipes_kimi-k3_vllm_agg-gb200-agentic_deploy.yaml", "VllmDecodeWorker"),
-        ("recipes_qwen3.8-2.4t-a95b-fp8_vllm_agg-gb300-agentic_deploy.yaml", "VllmDecodeWorker"),
-    ):
-        assert recipe(name).component(component).role is Role.WORKER
-    disaggregated = recipe("recipes_qwen3-32b-fp8_vllm_disagg_deploy.yaml")
-    assert disaggregated.component("VllmDecodeWorker").role is Role.DECODE

@@ -85,11 +85,7 @@ def test_schema_errors_have_the_places_of_the_graph() -> None:
 def test_problems_of_the_chart_have_place_and_fix() -> None:
     values = {**GRAPH, "kv_transfer": {"backend": "mpi", "buffer_tokens": 64}}
     assert problems(values) == [
-        (
-            "kv_transfer.backend",
-            "mocker does not support the KV transfer backend mpi",
-            "Use nixl.",
-        ),
+        ("kv_transfer.backend", "mocker does not support the KV transfer backend mpi", "Use nixl."),
         (
             "kv_transfer.buffer_tokens",
             "has no effect: mocker has no transfer buffer",

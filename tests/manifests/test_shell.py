@@ -7,13 +7,14 @@ import re
 import pytest
 
 from penstock.manifests import shell
+from penstock.manifests.deployment import Launch
 
 
-def start(script: str, program: str = "bash", **context: object) -> tuple[shell.Process, ...]:
+def start(script: str, program: str = "bash", **context: object) -> tuple[Launch, ...]:
     return shell.start((program, "-c", script), shell.Context(**context))  # type: ignore[arg-type]
 
 
-def only(script: str, program: str = "bash", **context: object) -> shell.Process:
+def only(script: str, program: str = "bash", **context: object) -> Launch:
     (process,) = start(script, program, **context)
     return process
 

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from penstock.bench.compare import Comparison
+from penstock.bench.compare import Comparison, check_limits, limit_of
 from penstock.bench.documents import comparison_document, run_document
-from penstock.bench.limits import check_limits, limit_of
-from penstock.bench.measurement import Failures, Measurement
-from penstock.bench.prediction import Prediction
+from penstock.bench.measurement import Failures, Measurement, Prediction
 from penstock.graph.slo import Slo
 from penstock.output_schemas import COMMANDS, output_schema
 from penstock.output_schemas.generate import generated_files
@@ -81,28 +79,31 @@ def test_every_metric_of_a_replay_is_published() -> None:
 
 def test_every_metric_of_a_run_is_published() -> None:
     run = output_schema("bench")["$defs"]["RunDocument"]
-    assert set(Measurement.__dataclass_fields__) <= set(run["properties"])
+    assert set(Measurement.model_fields) <= set(run["properties"])
 
 
 RUNS = {
     "without an SLO": BENCH,
     "with an SLO": replace(
-        BENCH, slo=Slo(ttft_ms=1.0, e2e_ms=2.0), measurement=replace(MEASURED, goodput=0.9)
+        BENCH,
+        slo=Slo(ttft_ms=1.0, e2e_ms=2.0),
+        measurement=MEASURED.model_copy(update={"goodput": 0.9}),
     ),
     "interrupted": replace(BENCH, interrupted="interrupted"),
     "failed": replace(
         BENCH,
-        measurement=replace(
-            MEASURED,
-            failures=Failures(sent=3, reasons={"HTTP 500": 2, "no connection": 1}),
-            counted=0,
-            ttft_ms=None,
-            itl_ms=None,
-            chunk_gap_ms=None,
-            e2e_ms=None,
-            user_rate=None,
-            steadiness=None,
-            late_p99_ms=None,
+        measurement=MEASURED.model_copy(
+            update={
+                "failures": Failures(sent=3, reasons={"HTTP 500": 2, "no connection": 1}),
+                "counted": 0,
+                "ttft_ms": None,
+                "itl_ms": None,
+                "chunk_gap_ms": None,
+                "e2e_ms": None,
+                "user_rate": None,
+                "steadiness": None,
+                "late_p99_ms": None,
+            }
         ),
     ),
     "predicted": replace(

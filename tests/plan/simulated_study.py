@@ -67,7 +67,6 @@ def disaggregated(first: int, second: int) -> Candidate:
 class Behavior:
     max_scale: float  # the highest scale at which the SLO is met
     user_rate: float = 100.0  # output tokens/s
-    seeds_lose: float = 1.0  # times `max_scale`, with all seeds
     steadiness: Steadiness | None = None
     requests: int = 5000  # that count
     goodput: float = 0.0  # where the SLO is missed
@@ -107,10 +106,9 @@ class SimulatedStudy(Study):
         assert arrival.poisson
         scale = arrival.poisson / RATE
         self.asked.append((deployment.name, scale, self.seeds))
-        most = acts.max_scale * (acts.seeds_lose if (self.seeds or 1) > 1 else 1.0)
         metrics = replace(
             replay_metrics(steady(), 1, Slo(ttft_ms=TAKES_MS + 1)),
-            goodput=1.0 if scale <= most * 1.000001 else acts.goodput,
+            goodput=1.0 if scale <= acts.max_scale * 1.000001 else acts.goodput,
             requests=acts.requests,
             user_rate=acts.user_rate,
             steadiness=acts.steadiness,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -15,7 +14,7 @@ from penstock.plan.sensitivity import Miss, nearest_miss
 from penstock.plan.trials import Deadline, Trials, TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.model import Replayable
-from penstock.simulate.study import Progress, Row
+from penstock.simulate.study import Row
 from penstock.simulate.window import Steadiness
 from penstock.workload.load import LoadedWorkload
 from tests.plan.simulated_study import (
@@ -41,12 +40,10 @@ OVERLOADED = Steadiness(window_s=100, request_s=5, offered_rate=4, served_rate=2
 class SlowerStudy(SimulatedStudy):
     """Requests take four times as long after the loss of a worker."""
 
-    def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+    def _acted(self, deployment: Replayable, acts: Behavior) -> Row:
         slow = answer(*((100.0 * i, 100.0 * i + 200, 100.0 * i + 600, 11) for i in range(100)))
-        return [
-            replace(row, results=(slow,)) if row.replayable.name == str(LEFT) else row
-            for row in super().rows(deployments, progress)
-        ]
+        row = super()._acted(deployment, acts)
+        return replace(row, results=(slow,)) if deployment.name == str(LEFT) else row
 
 
 def searched(full: float, left: Behavior) -> Trials:

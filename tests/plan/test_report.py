@@ -7,15 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.plan.choose import best_of
 from penstock.plan.documents import plan_document
-from penstock.plan.estimate import Ranked
-from penstock.plan.planning import Limit, Plan, limit_of
+from penstock.plan.planning import Plan
 from penstock.plan.report import disaggregation, header, reason, report_of
-from penstock.plan.request import Objective
 from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
-from penstock.plan.trials import Deadline, TrialSpec
+from penstock.plan.trials import Limit, TrialSpec
 from penstock.reports.text import table_lines
 from penstock.simulate.report import table_of
 from tests.plan.simulated_study import (
@@ -30,7 +27,6 @@ from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
 CANDIDATE = aggregated(2)
-RANKED = Ranked(candidates=(CANDIDATE,), capacity={CANDIDATE: 1.0})
 
 
 def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) -> Plan:
@@ -102,20 +98,6 @@ def test_a_plan_reports_the_requests_that_are_too_long() -> None:
 
 
 @pytest.mark.slow  # renders a graph
-@pytest.mark.parametrize("objective", list(Objective))
-def test_a_search_that_the_time_limit_ended_is_distinguished_from_one_without_a_result(
-    objective: Objective,
-) -> None:
-    complete = trials({CANDIDATE: Behavior(max_scale=0.01)})
-    late = trials({CANDIDATE: Behavior(max_scale=0.01)})
-    late.deadline = Deadline(10, clock=lambda: 11.0)
-    for search in (complete, late):
-        assert best_of(search, request(objective.value), RANKED) == []
-    assert limit_of(late, objective) is Limit.TIME
-    assert limit_of(complete, objective) is not Limit.TIME
-
-
-@pytest.mark.slow  # renders a graph
 @pytest.mark.parametrize(
     ("winner", "kind"), [(disaggregated(1, 1), "aggregated"), (aggregated(2), "disaggregated")]
 )
@@ -170,7 +152,7 @@ def plan_comparing(
 
 @pytest.mark.slow  # renders a graph
 def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs() -> None:
-    plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=8)
+    plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=4)
     unknown = "not known at scale × 0.5, × 2 (one or both graphs were not replayed)"
     assert disaggregation(plan) == f"not worth it at scale × 0.25, × 1; {unknown}: {PAIR}"
     scales = read_output("plan", plan_document(plan, 0.95, "").as_json())["disaggregation"][

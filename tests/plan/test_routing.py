@@ -9,10 +9,11 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.plan import routing
+from penstock.plan.estimate import Ranked
 from penstock.plan.routing import routed
+from penstock.plan.search import Family
 from penstock.plan.space import Candidate
-from penstock.plan.traffic import SEEDS
-from penstock.plan.trials import Deadline, Trial, Trials, TrialSpec
+from penstock.plan.trials import Deadline, Trials, TrialSpec, in_order
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings
 from tests.plan.simulated_study import (
@@ -44,40 +45,35 @@ def with_settings(candidate: Candidate, settings: RouterSettings = TUNED) -> Can
 def searched(behaviors: dict[Candidate, Behavior]) -> Trials:
     """After a search that replayed the small and the large graph with Dynamo's default."""
     search = trials(behaviors)
-    search.of([TrialSpec(SMALL), TrialSpec(LARGE, seeds=SEEDS)])
+    search.of([TrialSpec(SMALL), TrialSpec(LARGE)])
     return search
 
 
-def finalists(search: Trials) -> list[list[Trial]]:
+def families_of(search: Trials) -> list[Family]:
+    none = Ranked(candidates=(), capacity={})
     met = [trial for trial in search.known if trial.meets_slo]
-    return [
-        [trial for trial in met if trial.candidate.is_disaggregated is kind]
-        for kind in (False, True)
-    ]
+    best = in_order(met, search.deployments.request.objective)
+    return [Family(none, best=best[0] if best else None), Family(none)]
 
 
 def test_a_smaller_graph_that_meets_the_slo_with_other_settings_wins() -> None:
     search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
-    families = finalists(search)
-    left = search.left
+    families = families_of(search)
     winner, decision = routed(search, families, BUDGET)
     assert winner is not None
     assert winner.candidate == with_settings(SMALL)
-    assert len(winner.row.metrics) >= 1
-    assert winner.meets_slo
-    assert families[0] == [winner, families[0][1]]
-    assert families[0][1].candidate == LARGE
+    assert winner.is_confirmed
+    assert families[0].best is winner
     assert decision.reason == (
         "prefill_load_scale 4, overlap_score_credit 4, queue_threshold unset: 100.0% of requests "
         "meet the SLO; in kv mode with Dynamo's default settings, only 0.0%"
     )
-    assert search.left == left  # the step has replays of its own
 
 
 def test_a_smaller_graph_that_meets_the_slo_with_round_robin_wins() -> None:
     other = replace(SMALL, router="round-robin")
     search = searched({SMALL: MISSES, other: MEETS, LARGE: MEETS})
-    winner, decision = routed(search, finalists(search), BUDGET)
+    winner, decision = routed(search, families_of(search), BUDGET)
     assert winner is not None
     assert winner.candidate == other
     assert decision.reason == (
@@ -86,10 +82,10 @@ def test_a_smaller_graph_that_meets_the_slo_with_round_robin_wins() -> None:
     )
 
 
-def test_settings_that_meet_the_slo_with_the_first_seed_only_do_not_count() -> None:
-    unlucky = Behavior(2.0, seeds_lose=0.1)
+def test_settings_that_meet_the_slo_in_a_short_replay_only_do_not_count() -> None:
+    unlucky = Behavior(2.0, longer=Behavior(0.1))
     search = searched({SMALL: MISSES, with_settings(SMALL): unlucky, LARGE: MEETS})
-    winner, decision = routed(search, finalists(search), BUDGET)
+    winner, decision = routed(search, families_of(search), BUDGET)
     assert winner is not None
     assert winner.candidate == LARGE
     assert decision.rescue is None
@@ -97,16 +93,16 @@ def test_settings_that_meet_the_slo_with_the_first_seed_only_do_not_count() -> N
 
 def test_a_graph_that_meets_the_slo_only_with_other_settings_makes_a_plan() -> None:
     search = searched({SMALL: MISSES, LARGE: MISSES, with_settings(LARGE): MEETS})
-    families: list[list[Trial]] = [[], []]
+    families = families_of(search)
     winner, _ = routed(search, families, BUDGET)
     assert winner is not None
     assert winner.candidate == with_settings(LARGE)
-    assert families == [[winner], []]
+    assert [family.best for family in families] == [winner, None]
 
 
 def test_no_winner_without_a_graph_that_meets_the_slo() -> None:
     search = searched({SMALL: MISSES, LARGE: MISSES})
-    assert routed(search, [[], []], BUDGET) == (None, routing.Routing())
+    assert routed(search, families_of(search), BUDGET) == (None, routing.Routing())
 
 
 @pytest.mark.parametrize("slo", [Slo(ttft_ms=TAKES_MS + 1, itl_ms=0.001), Slo(ttft_ms=1)])
@@ -114,7 +110,7 @@ def test_a_graph_that_is_too_slow_for_other_reasons_is_not_tried(slo: Slo) -> No
     search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
     search.deployments = Named(request(slo=slo))
     replays = search.replays
-    winner, _ = routed(search, finalists(search), BUDGET)
+    winner, _ = routed(search, families_of(search), BUDGET)
     assert winner is not None
     assert winner.candidate == LARGE
     assert search.replays == replays
@@ -129,16 +125,15 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_winner_gets_the_settings_that_tune_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
     queue(monkeypatch)
     search = searched({SMALL: MEETS, LARGE: MEETS, with_settings(SMALL): MEETS})
-    families = finalists(search)
+    families = families_of(search)
     before = search.replays
     winner, decision = routed(search, families, BUDGET)
     assert winner is not None
     assert winner.candidate == with_settings(SMALL)
-    assert families[0][0] is winner
-    assert all(trial.candidate != SMALL for trial in families[0])
+    assert families[0].best is winner
     assert decision.reason.startswith(f"{TUNED}: TTFT p90 ")
     assert "on traffic that was not used to choose them" in decision.reason
-    assert search.replays > before + SEEDS  # those of `tune` count
+    assert search.replays > before + 3  # those of `tune` count
 
 
 @pytest.mark.parametrize("behavior", [MISSES, Behavior(2.0, user_rate=50)])
@@ -147,7 +142,7 @@ def test_settings_with_which_the_winner_would_be_worse_are_not_taken(
 ) -> None:
     queue(monkeypatch)
     search = searched({SMALL: MEETS, LARGE: MEETS, with_settings(SMALL): behavior})
-    winner, decision = routed(search, finalists(search), BUDGET)
+    winner, decision = routed(search, families_of(search), BUDGET)
     assert winner is not None
     assert winner.candidate == SMALL
     assert "misses the SLO or is slower for users" in decision.reason
@@ -169,7 +164,7 @@ def test_the_default_is_kept_with_the_reason(
     search = searched({SMALL: MEETS, LARGE: MEETS})
     if limit_s is not None:
         search.deadline = Deadline(limit_s, clock=lambda: 9.0)
-    winner, decision = routed(search, finalists(search), budget)
+    winner, decision = routed(search, families_of(search), budget)
     assert winner is not None
     assert winner.candidate.settings == DYNAMO_DEFAULT
     assert decision.reason.startswith(f"Dynamo's default settings: {why}")
@@ -195,6 +190,6 @@ def test_a_graph_without_a_choice_of_workers_keeps_the_default(
     queue(monkeypatch)
     search = trials({aggregated(1): MEETS})
     search.deployments = OfOneWorker(request())
-    search.of([TrialSpec(aggregated(1), seeds=SEEDS)])
-    _, decision = routed(search, finalists(search), BUDGET)
+    search.of([TrialSpec(aggregated(1))])
+    _, decision = routed(search, families_of(search), BUDGET)
     assert "so the router has no choice" in decision.reason

@@ -9,12 +9,16 @@ from random import Random
 from typing import Any
 
 from penstock.bench import compare_report, report, sweep_report
-from penstock.bench.compare import Comparison
+from penstock.bench.compare import Comparison, check_limits, limit_of
 from penstock.bench.difference import differences
-from penstock.bench.limits import check_limits, limit_of
-from penstock.bench.measurement import measurement_of, percentiles_of
-from penstock.bench.model import Bench, RequestLog
-from penstock.bench.prediction import Predicted, Prediction
+from penstock.bench.measurement import (
+    Bench,
+    Predicted,
+    Prediction,
+    RequestLog,
+    measurement_of,
+    percentiles_of,
+)
 from penstock.bench.records import FailedRequest, Records
 from penstock.bench.sweep import Level, Sweep
 from penstock.drill import report as drill_report
@@ -31,9 +35,10 @@ from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest
 from penstock.verify import report as verify_report
+from penstock.verify.probes import ProbeRun
 from penstock.verify.result import cannot_tell, failed, passed
-from penstock.verify.run_probes import ProbeRun
 from penstock.workload import Request
+from tests.bench import hand_written
 from tests.bench.measured_runs import BENCH
 from tests.bench.test_limits import comparison
 from tests.drill.test_evaluate import fault, request
@@ -61,21 +66,9 @@ def served(seed: int, count: int, factor: float = 1.0) -> list[ServedRequest]:
     for number in range(count):
         ttft = factor * random.lognormvariate(4.5, 0.5)
         itl, tokens = factor * random.lognormvariate(2.6, 0.2), random.randint(40, 200)
-        at = 100.0 * number
-        ended = at + ttft + itl * (tokens - 1)
-        request_ = ServedRequest(
-            arrived_ms=at,
-            first_ms=at + ttft,
-            ended_ms=ended,
-            tokens=tokens,
-            ttft_ms=ttft,
-            itl_ms=itl,
-            prefill_queue_ms=0.0,
-            decode_queue_ms=None,
-            input_tokens=1000,
-            cached_tokens=200,
-        )
-        requests.append(request_)
+        e2e = ttft + itl * (tokens - 1)
+        lengths = {"input_tokens": 1000, "cached_tokens": 200}
+        requests.append(hand_written.served(ttft, e2e, tokens, at_ms=100.0 * number, **lengths))
     return requests
 
 
@@ -120,7 +113,8 @@ def bench() -> Report:
 
 
 def bench_without_slo() -> Report:
-    run = replace(measured(served(1, 3), [], Slo()), model=NASTY, interrupted="interrupted")
+    endpoint = replace(BENCH.endpoint, model=NASTY)
+    run = replace(measured(served(1, 3), [], Slo()), endpoint=endpoint, interrupted="interrupted")
     return report.report_of(run)
 
 

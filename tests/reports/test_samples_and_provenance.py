@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.reports.charts import MOST_NAMES, distribution
+from penstock.reports.charts import (
+    MOST_NAMES,
+    bin_width,
+    binned,
+    distribution,
+    nearest_rank,
+    quantiles,
+)
 from penstock.reports.provenance import machine, provenance
-from penstock.reports.samples import bin_width, binned, nearest_rank, quantiles
 
 
 def test_few_samples_are_all_in_a_distribution() -> None:

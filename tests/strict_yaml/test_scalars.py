@@ -78,11 +78,7 @@ def test_a_plain_scalar_is_read_as_helm_and_pyyaml_read_it(text: str, value: Any
 @pytest.mark.parametrize(
     ("text", "message", "fix"),
     [
-        (
-            "12:30:45",
-            'Helm reads 12:30:45 as "12:30:45", PyYAML as 45045',
-            'Quote it: "12:30:45"',
-        ),
+        ("12:30:45", 'Helm reads 12:30:45 as "12:30:45", PyYAML as 45045', 'Quote it: "12:30:45"'),
         (
             "1e3",
             'Helm reads 1e3 as 1000, PyYAML as "1e3"',

@@ -12,7 +12,7 @@ import io
 import sys
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,8 @@ class ModuleSize:
     code: int
     comments: int
     names: Counter[str]
+    functions: Mapping[tuple[str, int], int]
+    """Name and first line → lines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,11 @@ def module_size(path: Path) -> ModuleSize:
         code=len(code - docstrings),
         comments=comments,
         names=Counter(assigned_names(tree)),
+        functions={
+            (node.name, node.lineno): (node.end_lineno or node.lineno) - node.lineno + 1
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        },
     )
 
 

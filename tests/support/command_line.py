@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -25,3 +26,17 @@ def penstock(*arguments: str, folder: Path = ROOT) -> CompletedProcess[str]:
         except SystemExit as exited:  # argparse: --help and usage errors
             code = exited.code if isinstance(exited.code, int) else 0
     return CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+
+def output_of(argv: Sequence[str], code: int = 0) -> str:
+    """The standard output of the command, which ends with ``code``, run in the current folder."""
+    done = penstock(*argv, folder=Path.cwd())
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def error_of(argv: Sequence[str], code: int) -> str:
+    """The same for standard error."""
+    done = penstock(*argv, folder=Path.cwd())
+    assert done.returncode == code, done.stderr
+    return done.stderr

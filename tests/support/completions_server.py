@@ -15,6 +15,8 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any
 
+from aiohttp import web
+
 LOOPBACK = "127.0.0.1"
 LONGEST_BODY = 2**24  # bytes
 MODEL = "scripted"
@@ -86,7 +88,6 @@ class CompletionsServer:
     sent: list[Sent] = field(default_factory=list)
     url: str = ""
     """While it runs."""
-    _connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[CompletionsServer]:
@@ -107,70 +108,52 @@ class CompletionsServer:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._connected, LOOPBACK, 0, limit=LONGEST_BODY)
-        self.url = f"http://{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
+        app = web.Application(client_max_size=LONGEST_BODY)
+        app.add_routes(
+            [web.get("/{path:.*}", self._listed), web.post("/{path:.*}", self._completed)]
+        )
+        runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        await web.TCPSite(runner, LOOPBACK, 0).start()
+        self.url = f"http://{LOOPBACK}:{runner.addresses[0][1]}"
         ready.set()
         await self._ended.wait()
-        server.close()
-        for task, connection in self._connections.items():
-            connection.transport.abort()
-            task.cancel()
-        await asyncio.gather(*self._connections)
+        for connection in runner.server.connections if runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+        await runner.cleanup()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._connections[task] = writer
-        ends = (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError)
-        with contextlib.suppress(*ends):
-            while await self._answered(reader, writer):
-                pass
-        writer.close()
+    def _refused(self, request: web.Request) -> web.Response | None:
+        if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return web.json_response({"error": "no valid key"}, status=401)
+        return None
 
-    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Whether another request can follow."""
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
-        body = await reader.readexactly(int(headers.get("content-length", 0)))
+    async def _listed(self, request: web.Request) -> web.Response:
+        models = {"object": "list", "data": [{"id": MODEL, "object": "model"}]}
+        return self._refused(request) or web.json_response(models)
+
+    async def _completed(self, request: web.Request) -> web.StreamResponse:
         received_s = self._loop.time()
-        if self.key and headers.get("authorization") != f"bearer {self.key}".lower():
-            _respond(writer, 401, {"error": "no valid key"})
-        elif head[0].startswith("GET"):
-            _respond(writer, 200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
-        else:
-            return await self._completed(json.loads(body), received_s, reader, writer)
-        return True
-
-    async def _completed(
-        self,
-        request: Mapping[str, Any],
-        received_s: float,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        self.bodies.append(request)
-        response = self.script(_input_tokens(request))
+        if refusal := self._refused(request):
+            return refusal
+        body = await request.json()
+        self.bodies.append(body)
+        response = self.script(_input_tokens(body))
         if response.end is End.SILENT:
-            await reader.read()
+            await self._ended.wait()  # or until the client closes the connection
         if response.end in (End.SILENT, End.UNANSWERED):
-            return False
+            return _closed(request, web.StreamResponse())
         if response.status != 200:
-            _respond(writer, response.status, {"error": "as scripted"})
-            return True
-        return await self._streamed(request, response, received_s, writer)
+            return web.json_response({"error": "as scripted"}, status=response.status)
+        return await self._streamed(request, body, response, received_s)
 
     async def _streamed(
-        self,
-        request: Mapping[str, Any],
-        response: Response,
-        received_s: float,
-        writer: asyncio.StreamWriter,
-    ) -> bool:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
-        tokens = request["max_tokens"] - response.missing_tokens
+        self, request: web.Request, body: Mapping[str, Any], response: Response, received_s: float
+    ) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        tokens = body["max_tokens"] - response.missing_tokens
         times_s = response.times_s(tokens)
         if response.end is End.CUT:
             times_s = times_s[: tokens // 2]
@@ -178,20 +161,24 @@ class CompletionsServer:
         for number, due_s in enumerate(times_s, start=1):
             await asyncio.sleep(received_s + due_s - self._loop.time())
             reason = "length" if number == tokens else None
-            delta = _delta(request, is_reasoning=number <= response.reasoning_tokens)
+            delta = _delta(body, is_reasoning=number <= response.reasoning_tokens)
             event = _event({"choices": [{**delta, "index": 0, "finish_reason": reason}]})
             sent_s.append(self._loop.time() - received_s)  # before a client that it wakes can run
-            writer.write(event)
-            await writer.drain()
+            await stream.write(event)
         if response.end is End.CUT:
-            return False
+            return _closed(request, stream)
         if response.end is End.COMPLETE:
-            self.sent.append(_sent(request, response, sent_s))
-            writer.write(_event({"choices": [], "usage": _usage(request, tokens, response)}))
-            writer.write(_chunk(b"data: [DONE]\n\n"))
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-        return True
+            self.sent.append(_sent(body, response, sent_s))
+            await stream.write(_event({"choices": [], "usage": _usage(body, tokens, response)}))
+            await stream.write(b"data: [DONE]\n\n")
+        return stream
+
+
+def _closed(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Close the connection after what was sent so far."""
+    if request.transport is not None:
+        request.transport.close()
+    return response
 
 
 def _input_tokens(request: Mapping[str, Any]) -> int:
@@ -235,14 +222,4 @@ def _event(more: Mapping[str, Any]) -> bytes:
     is_chat = any("delta" in choice for choice in more["choices"])
     kind = "chat.completion.chunk" if is_chat else "text_completion"
     event = {"id": "x", "object": kind, "model": MODEL, **more}
-    return _chunk(b"data: " + json.dumps(event).encode() + b"\n\n")
-
-
-def _chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def _respond(writer: asyncio.StreamWriter, status: int, body: Mapping[str, Any]) -> None:
-    data = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status} As-Scripted\r\nContent-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return b"data: " + json.dumps(event).encode() + b"\n\n"

@@ -16,6 +16,7 @@ from penstock.local.deployment import Infrastructure, Program
 from penstock.local.launch import RunContext, environment
 from penstock.local.ports import Ports
 from penstock.local.process import child_environment
+from penstock.local.services import Services
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
 from tests.support.waiting import wait_for
@@ -38,7 +39,8 @@ def dynamo_processes(
     """
     state = StateDir(folder / "graph.yaml", folder)
     state.prepare()
-    context = RunContext(state=state, namespace=namespace, infrastructure=Infrastructure())
+    services = Services(programs=(), infrastructure=Infrastructure())
+    context = RunContext(state=state, namespace=namespace, services=services)
     port = ports.free()
     serve = ("-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", str(port))
     children = []

@@ -57,10 +57,18 @@ def listening(folder: Path) -> set[str]:
 
 
 @contextmanager
-def running_graph(graph: Path, folder: Path, *arguments: str) -> Iterator[GraphProcess]:
-    """A ready graph without Envoy that ends, and leaves nothing in ``folder``."""
-    with GraphProcess(graph, folder, arguments, without_envoy(folder)) as process:
-        process.wait_ready(120)
+def running_graph(
+    graph: Path,
+    folder: Path,
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    start_s: int = 120,
+) -> Iterator[GraphProcess]:
+    """A ready graph that ends, and leaves nothing in ``folder``. ``env``: default: no Envoy."""
+    limit = ("--start-timeout-s", str(start_s))
+    variables = without_envoy(folder) if env is None else env
+    with GraphProcess(graph, folder, [*arguments, *limit], variables) as process:
+        process.wait_ready(start_s)
         yield process
     assert_nothing_left(folder)
 

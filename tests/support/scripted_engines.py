@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.engines.dry_run.protocol import (
-    Accepted,
-    Configuration,
-    Outcome,
-    Refused,
-    Resolved,
-)
+from penstock.engines.dry_run.protocol import Accepted, Configuration, Outcome, Refused, Resolved
 from penstock.manifests.deployment import Engine
 
 VERSIONS = {Engine.VLLM: "0.31.0", Engine.SGLANG: "0.5.21"}

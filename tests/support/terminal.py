@@ -9,37 +9,31 @@ import select
 import struct
 import subprocess
 import termios
-import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 
 import pyte
 
-WAIT_S = 30.0  # long, for a busy machine
+from tests.support.waiting import wait_for
+
+HEIGHT = 30
 
 
 class Terminal:
     """Ends its program with the context. ``lines``: the screen."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        width: int,
-        height: int = 30,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        self._screen = pyte.Screen(width, height)
+    def __init__(self, command: Sequence[str], width: int, env: Mapping[str, str]) -> None:
+        self._screen = pyte.Screen(width, HEIGHT)
         self._stream = pyte.ByteStream(self._screen)
         self._file, child = pty.openpty()
-        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, width, 0, 0))
         unset = ("COLUMNS", "LINES", "NO_COLOR")
-        own = {name: value for name, value in os.environ.items() if name not in unset}
+        kept = {name: text for name, text in os.environ.items() if name not in unset}
         self.process = subprocess.Popen(
             command,
             stdin=child,
             stdout=child,
             stderr=child,
-            env={**own, "TERM": "xterm-256color", **(env or {})},
+            env={**kept, "TERM": "xterm-256color", **env},
             start_new_session=True,
         )
         os.close(child)
@@ -47,12 +41,7 @@ class Terminal:
     def __enter__(self) -> Terminal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -65,23 +54,20 @@ class Terminal:
     def press(self, keys: str) -> None:
         os.write(self._file, keys.encode())
 
-    def wait_for(self, condition: Callable[[list[str]], bool]) -> list[str]:
-        """The first screen that meets the condition. AssertionError with the last one."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition(self.lines):
-            assert time.monotonic() < deadline, "\n".join(self.lines)
-            self._read()
-        return self.lines
+    def wait_for(self, condition: Callable[[list[str]], bool]) -> None:
+        """Until the screen meets the condition."""
+        wait_for(lambda: self._read() or condition(self.lines), self, look_s=0)
 
     def wait_ended(self) -> int:
         """The exit code; what the program writes at its end is read meanwhile."""
-        deadline = time.monotonic() + WAIT_S
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, "\n".join(self.lines)
-            self._read()
+        wait_for(lambda: self._read() or self.process.poll() is not None, self, look_s=0)
         return self.process.returncode
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
     def _read(self) -> None:
+        """What the program has written, for at most 50 ms."""
         if not select.select([self._file], [], [], 0.05)[0]:
             return
         try:

@@ -17,7 +17,7 @@ OF_SMALL_VALUES = re.compile(
 )
 # Other values that users cannot make large or tiny, and arguments of other programs.
 BOUNDED = {
-    "bench/aiperf.py": "run.duration_s run.timeout_s",
+    "bench/aiperf.py": "run.duration_s / endpoint.speed run.timeout_s / endpoint.speed",
     "bench/methods/agentperf.py": "timeout_s",
     "bench/report.py": "speed",
     "bench/methods/report.py": "result.phase_s",
@@ -26,7 +26,7 @@ BOUNDED = {
     "checks/rules/kv_transfer/rules.yaml": "timeout / 1000",
     "checks/rules/parallelism/rules.yaml": "columns / worker.tp width / ranks",
     "checks/rules/routing/rules.yaml": "number / 100",
-    "cli/replay_arguments.py": "default_ms / 1000",
+    "cli/replaying.py": "default_ms / 1000",
     "cluster/api.py": "seconds",
     "engines/dry_run/process.py": "limit_s",
     "engines/parsers.py": "time_limit_s",

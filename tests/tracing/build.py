@@ -19,23 +19,13 @@ class Trace:
     """The messages of one disaggregated request; all times in ms from ``at_ms``."""
 
     def __init__(self, request_id: str, at_ms: float = 0.0, **changes: Any) -> None:
-        values: dict[str, Any] = {
-            "prefill_ms": 10.0,
-            "transfer_ms": 5.0,
-            "decode_ms": 60.0,
-            "response_ms": 0.5,
-            "cached": 288,
-            "input": 314,
-            "output": 20,
-            "client": "",
-            "worker": "11",
-            "skew_ms": 0.0,
-            "kv_router": True,
-            "outcome": "success",
-            "mocker": False,
-            "read": None,  # (end in ms, blocked in ms) of the client
-        } | changes
-        self.id, self.at_ms, self.values = request_id, at_ms, values
+        times_ms = {"prefill_ms": 10.0, "transfer_ms": 5.0, "decode_ms": 60.0, "response_ms": 0.5}
+        tokens = {"cached": 288, "input": 314, "output": 20}
+        usual = {"client": "", "worker": "11", "skew_ms": 0.0, "kv_router": True, "mocker": False}
+        # `read`: (end in ms, blocked in ms) of the client.
+        rest = {"outcome": "success", "read": None}
+        self.id, self.at_ms = request_id, at_ms
+        self.values: dict[str, Any] = {**times_ms, **tokens, **usual, **rest, **changes}
 
     def messages(self, *, record: bool = True) -> list[Message]:
         kind = Kind.MOCKER_TRACES if self.values["mocker"] else Kind.TRACES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.live.page.request_path import list_reply, path_view
+from penstock.live.page.view import list_reply, path_view
 from penstock.local.tracing import environment
 from penstock.tracing.explain import explain
 from penstock.tracing.report import (

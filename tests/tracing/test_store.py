@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from penstock.local.request_adapter import client_reads
 from penstock.tracing.requests import is_recorded, load
 from penstock.tracing.store import NAME, OLDER, Kind, Message, Receiver, Writer, read
-from tests.tracing.build import Trace, peers
+from tests.tracing.build import Trace
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
 
@@ -28,6 +28,18 @@ def receiver(tmp_path: Path) -> Iterator[Receiver]:
 
 def post(receiver: Receiver, path: str, body: bytes) -> int:
     return httpx.post(receiver.url + path, content=body, headers=PROTOBUF).status_code
+
+
+def write(folder: Path, *messages: Message) -> Path:
+    """The file of these messages."""
+    writer = Writer(folder)
+    for message in messages:
+        writer.append(message)
+    return folder / NAME
+
+
+def spans(name: str) -> Message:
+    return Trace(name).messages()[0]
 
 
 def test_what_is_sent_is_read_again(receiver: Receiver, tmp_path: Path) -> None:
@@ -60,18 +72,13 @@ def test_other_paths_are_refused(receiver: Receiver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 3, 40])
 def test_a_truncated_file_loses_only_its_last_message(tmp_path: Path, cut: int) -> None:
-    writer = Writer(tmp_path)
-    for trace in peers(3):
-        writer.append(trace.messages()[0])
-    path = tmp_path / NAME
+    path = write(tmp_path, *map(spans, "abc"))
     path.write_bytes(path.read_bytes()[:-cut])
     assert len(load(tmp_path).requests) == 2
 
 
 def test_a_damaged_message_is_counted_and_skipped(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    writer.append(Message(kind=Kind.TRACES, body=b"\xff\xff\xff"))
-    writer.append(Trace("one").messages()[0])
+    write(tmp_path, Message(kind=Kind.TRACES, body=b"\xff\xff\xff"), spans("one"))
     loaded = load(tmp_path)
     assert (len(loaded.requests), loaded.unreadable) == (1, 1)
 
@@ -93,8 +100,7 @@ def test_nothing_recorded_is_no_request(tmp_path: Path) -> None:
 
 def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
-    first, second = Trace("one"), Trace("two")
-    writer.append(first.messages()[0])
+    writer.append(spans("one"))
     size = (tmp_path / NAME).stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -102,22 +108,19 @@ def test_after_a_full_disk_later_messages_are_read(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, hard))
         for _ in range(2):
             with pytest.raises(OSError, match="large"):
-                writer.append(second.messages()[0])
+                writer.append(spans("two"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert (tmp_path / NAME).stat().st_size == size
-    writer.append(second.messages()[0])
+    writer.append(spans("two"))
     loaded = load(tmp_path)
     assert [request.request_id for request in loaded.requests] == ["one", "two"]
     assert loaded.unreadable == 0
 
 
 def test_a_damaged_part_of_the_file_is_counted(tmp_path: Path) -> None:
-    writer = Writer(tmp_path)
-    for name in ("one", "two"):
-        writer.append(Trace(name).messages()[0])
-    path = tmp_path / NAME
+    path = write(tmp_path, spans("one"), spans("two"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] = 99  # the kind of the second message
     path.write_bytes(data)
@@ -125,22 +128,14 @@ def test_a_damaged_part_of_the_file_is_counted(tmp_path: Path) -> None:
     assert (len(loaded.requests), loaded.unreadable) == (1, 1)
 
 
+INVALID = ({"cached": float("nan")}, {"cached": float("inf")}, {"cached": 10**400})
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"cached": float("nan")},
-        {"cached": float("inf")},
-        {"cached": 10**400},
-        {"cached": [1]},
-        {"input": "inf"},
-        {"output": "1e308"},
-    ],
+    "changes", [*INVALID, {"cached": [1]}, {"input": "inf"}, {"output": "1e308"}]
 )
 def test_invalid_numbers_are_ignored(tmp_path: Path, changes: dict[str, object]) -> None:
-    writer = Writer(tmp_path)
-    for trace in (Trace("one", **changes), Trace("two")):
-        for message in trace.messages():
-            writer.append(message)
+    write(tmp_path, *Trace("one", **changes).messages(), *Trace("two").messages())
     assert len(load(tmp_path).requests) == 2
 
 
@@ -151,9 +146,8 @@ def test_invalid_request_records_are_ignored(tmp_path: Path, payload: str) -> No
     export = ExportLogsServiceRequest()
     log = export.resource_logs.add().scope_logs.add().log_records.add()
     log.attributes.add(key="payload").value.string_value = payload
-    writer = Writer(tmp_path)
-    writer.append(Message(kind=Kind.LOGS, body=export.SerializeToString()))
-    writer.append(Message(kind=Kind.CLIENT_READS, body=b'[{"span_id": "\xff"}]'))
-    writer.append(Trace("one").messages()[0])
+    log_record = Message(kind=Kind.LOGS, body=export.SerializeToString())
+    client_read = Message(kind=Kind.CLIENT_READS, body=b'[{"span_id": "\xff"}]')
+    write(tmp_path, log_record, client_read, spans("one"))
     loaded = load(tmp_path)
     assert (len(loaded.requests), loaded.unreadable) == (1, 1)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
-from penstock.twin.live_client import LiveClient, LiveError
+from penstock.twin.twin import LiveClient, LiveError
 from penstock.workload import Request
-from tests.support.scripted_http import QuietServer
+from tests.support.scripted_http import body_of, respond, serving
 
-LOOPBACK = "127.0.0.1"
 REQUEST = Request(at_ms=0.0, input_tokens=100, output_tokens=2, blocks=(7, 8))
 
 
@@ -40,37 +36,17 @@ class Server:
         events = [*[token] * self.tokens, end, last]
         return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
 
-
-@contextmanager
-def listening(server: Server) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            server.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(server.status)
-            self.end_headers()
-            self.wfile.write(server.answer())
-
-    http = QuietServer((LOOPBACK, 0), Handler)
-    thread = threading.Thread(target=http.serve_forever, args=[0.01])
-    thread.start()
-    try:
-        yield f"http://{LOOPBACK}:{http.server_address[1]}/v1"
-    finally:
-        http.shutdown()
-        thread.join()
-        http.server_close()
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        body = body_of(request)
+        if body:  # else it is asked whether it listens
+            self.bodies.append(json.loads(body))
+        respond(request, self.answer() if body else b"", self.status if body else 200)
 
 
 def ask(server: Server, *requests: Request, speed: float = 1.0) -> list[Any]:
-    with listening(server) as url:
-        return list(asyncio.run(LiveClient(url=url, model="m", speed=speed).serve(requests)))
+    with serving(server.handle) as url:
+        client = LiveClient(url=f"{url}/v1", model="m", speed=speed)
+        return list(asyncio.run(client.serve(requests)))
 
 
 def test_exact_tokens_are_requested_and_counted() -> None:
@@ -109,7 +85,7 @@ def test_a_response_that_does_not_match_the_request_is_an_error(server: Server, 
 
 
 def test_a_missing_server_is_an_error() -> None:
-    with listening(Server()) as url:
+    with serving(Server().handle) as url:
         pass
     with pytest.raises(LiveError, match="ConnectError"):
-        asyncio.run(LiveClient(url=url, model="m").serve([REQUEST]))
+        asyncio.run(LiveClient(url=f"{url}/v1", model="m").serve([REQUEST]))

@@ -24,6 +24,7 @@ from penstock.twin.twin import (
     replayed_engines,
     require_all,
 )
+from tests.bench.hand_written import served
 
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
@@ -74,10 +75,6 @@ def test_experts_without_measured_sharding_are_whole_in_the_mocker_too(cache: Pa
 def test_a_graph_that_cannot_be_replayed_has_no_twin(cache: Path) -> None:
     with pytest.raises(SimulationError, match="whose step times were not measured"):
         Twin(1.0, Hints()).timed(open_source(GRAPHS / "quickstart-simulated.yaml", ()))
-
-
-GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
-DISAGG = GRAPHS / "gpt-oss-120b-b200-disagg.yaml"
 
 
 def of(path: Path, *sets: str) -> Replayable:
@@ -159,19 +156,9 @@ def test_a_pool_without_replicas_is_an_error_that_names_it() -> None:
         require_all(deployment, {"prefill": {}})
 
 
-def served_requests(ttft_ms: float, itl_ms: float | None) -> ServedRequest:
-    return ServedRequest(
-        arrived_ms=0,
-        ended_ms=1000,
-        first_ms=ttft_ms,
-        tokens=64,
-        ttft_ms=ttft_ms,
-        itl_ms=itl_ms,
-        prefill_queue_ms=0,
-        decode_queue_ms=None,
-        input_tokens=4000,
-        cached_tokens=0,
-    )
+def request(ttft_ms: float, itl_ms: float | None) -> ServedRequest:
+    tokens = 1 if itl_ms is None else 64
+    return served(ttft_ms, ttft_ms + (itl_ms or 0.0) * (tokens - 1), tokens)
 
 
 def test_the_requests_are_the_same_each_time_and_fit_a_short_context() -> None:
@@ -187,17 +174,15 @@ def test_twice_the_speed_does_not_raise_the_real_request_rate() -> None:
 
 
 def test_a_request_of_one_token_has_no_itl() -> None:
-    latencies = latency_percentiles(
-        [served_requests(50, None), served_requests(60, 5.0), served_requests(70, 6.0)]
-    )
-    assert (latencies.ttft_p50, latencies.itl_p50) == (60, 5.0)
+    latencies = latency_percentiles([request(50, None), request(60, 5.0), request(70, 6.0)])
+    assert (latencies.ttft_p50, latencies.itl_p50) == (60, pytest.approx(5.0))
 
 
 def test_the_line_has_both_latencies_and_suggests_a_lower_speed() -> None:
-    near = comparison_line([served_requests(52, 5.1)], [served_requests(50, 5.0)], 1.0)
+    near = comparison_line([request(52, 5.1)], [request(50, 5.0)], 1.0)
     assert near.startswith("twin: 1 requests, live / simulated: TTFT p50 52 / 50 ms")
     assert "ITL p50 5.1 / 5 ms" in near
     assert "--speed" not in near
-    far = comparison_line([served_requests(70, 5.1)], [served_requests(50, 5.0)], 0.5)
+    far = comparison_line([request(70, 5.1)], [request(50, 5.0)], 0.5)
     assert "in simulated time at 0.5 × speed" in far
     assert far.endswith("; --speed 0.25 halves its weight)")

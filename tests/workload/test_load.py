@@ -118,7 +118,7 @@ def test_the_recorded_workload_has_the_requests_of_its_file() -> None:
 
 
 def test_an_unknown_name_or_unused_trace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Did you mean short-chat"):
+    with pytest.raises(InputError, match="Did you mean `short-chat"):
         find_workload("shortchat")
     with pytest.raises(InputError, match="no such file"):
         find_workload("missing.yaml")

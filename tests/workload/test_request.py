@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.workload.prompts import FIRST_ID, LAST_ID, prompt, prompt_text
 from penstock.workload.request import (
     BLOCK_TOKENS,
+    FIRST_ID,
+    LAST_ID,
     Request,
     double_inputs,
+    prompt,
+    prompt_text,
     with_blocks,
     without_shared_prefixes,
 )

@@ -76,8 +76,21 @@ class PenstockError(Exception):
     exit_code: ClassVar[int]
     """Exit code of the process."""
 
-    def __init__(self, *problems: Problem | str) -> None:
-        self.problems = tuple(Problem(message=p) if isinstance(p, str) else p for p in problems)
+    def __init__(
+        self,
+        *problems: Problem | str,
+        file: str = "",
+        line: int | None = None,
+        place: str = "",
+        fix: str = "",
+    ) -> None:
+        """A text is the message of a problem, which then has the other fields."""
+        self.problems = tuple(
+            Problem(message=p, file=file, line=line, place=place, fix=fix)
+            if isinstance(p, str)
+            else p
+            for p in problems
+        )
         super().__init__("\n".join(str(p) for p in self.problems))
 
 

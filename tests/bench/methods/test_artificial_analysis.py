@@ -8,13 +8,13 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import PARTS, PartResult, Spread, output_speed
 from penstock.bench.methods.report import part_remarks
-from penstock.bench.run import Endpoint
-from penstock.simulate.window import ServedRequest
 from tests.bench.bench_runs import e2e_ms, ttft_ms
 from tests.bench.fake_aiperf import install
+from tests.bench.hand_written import served
 from tests.support.command_line import penstock
 from tests.support.completions_server import CompletionsServer, Response
 from tests.support.outputs import read_output
@@ -108,26 +108,10 @@ def test_the_speeds_agree_with_the_records_of_aiperf(tmp_path: Path) -> None:
     assert document["output_speed"]["median"] > 1.1 * document["throughput"]["median"]
 
 
-def served(tokens: int, ttft_ms: float, e2e_ms: float) -> ServedRequest:
-    itl_ms = (e2e_ms - ttft_ms) / (tokens - 1) if tokens > 1 and e2e_ms > ttft_ms else None
-    return ServedRequest(
-        arrived_ms=0.0,
-        ended_ms=e2e_ms,
-        first_ms=ttft_ms,
-        tokens=tokens,
-        ttft_ms=ttft_ms,
-        itl_ms=itl_ms,
-        prefill_queue_ms=0.0,
-        decode_queue_ms=None,
-        input_tokens=1,
-        cached_tokens=0,
-    )
-
-
 def test_the_first_token_does_not_count_for_the_output_speed() -> None:
-    assert output_speed(served(11, 100.0, 200.0)) == pytest.approx(100.0)
-    assert output_speed(served(1, 100.0, 100.0)) is None
-    assert output_speed(served(11, 100.0, 100.0)) is None  # all tokens came at once
+    assert output_speed(served(100.0, 200.0, 11)) == pytest.approx(100.0)
+    assert output_speed(served(100.0, 100.0, 1)) is None
+    assert output_speed(served(100.0, 100.0, 11)) is None  # all tokens came at once
 
 
 def test_chunks_of_several_tokens_are_reported() -> None:

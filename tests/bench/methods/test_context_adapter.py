@@ -13,8 +13,11 @@ from typing import Any
 import httpx
 import pytest
 
-from penstock.bench.methods.context import reported_context
-from penstock.bench.methods.context_adapter import ContextAdapter, loopback_environment
+from penstock.bench.methods.context_adapter import (
+    ContextAdapter,
+    loopback_environment,
+    reported_context,
+)
 from tests.support.scripted_http import Handle, body_of, respond, send_part, serving
 
 WAIT_S = 10.0

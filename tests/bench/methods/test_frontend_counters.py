@@ -1,12 +1,21 @@
-"""Reading the counters of a frontend."""
+"""The counters of a frontend, and the throughput of single requests from their sums."""
 
 from __future__ import annotations
 
-from math import inf
+from math import ceil, inf
+from random import Random
 
 import pytest
 
-from penstock.bench.methods.frontend_counters import Counters, is_frontend, quantile, read_scrape
+from penstock.bench.methods.frontend_counters import (
+    LATE,
+    Bounds,
+    Counters,
+    RequestSpeeds,
+    fastest,
+    quantile,
+    read_scrape,
+)
 from tests.bench.methods.frontends import MODEL, Frontend
 
 
@@ -49,12 +58,6 @@ def test_a_counter_that_fell_was_reset() -> None:
     assert not (Counters(tokens=2, duration_s=0.1) - Counters(tokens=1)).is_below_zero
 
 
-def test_only_metrics_of_a_frontend_are_recognized() -> None:
-    assert is_frontend(Frontend().text)
-    assert not is_frontend("vllm:num_requests_running 1\n")
-    assert not is_frontend("<html>")
-
-
 BUCKETS = {0.0: 0.0, 0.1: 10.0, 0.2: 10.0, 0.4: 90.0, inf: 100.0}
 
 
@@ -77,3 +80,65 @@ def test_a_percentile_is_interpolated_in_its_bucket(
     percentile = quantile(buckets, share)
     values = percentile and (percentile.value, percentile.low, percentile.high)
     assert values == (pytest.approx(estimate) if estimate else None)
+
+
+OK = ("success", "")
+
+
+def change(
+    *, count: int = 1, tokens: int = 0, seconds: float = 0.0, lengths: int | None = None
+) -> Counters:
+    return Counters(
+        outcomes={OK: count},
+        durations=count,
+        duration_s=seconds,
+        lengths=count if lengths is None else lengths,
+        tokens=tokens,
+    )
+
+
+def read(*changes: Counters) -> RequestSpeeds:
+    speeds = RequestSpeeds()
+    for change in changes:
+        speeds.add(change)
+    return speeds
+
+
+def test_sums_that_do_not_match_yet_are_completed_by_the_next_reading() -> None:
+    early = Counters(lengths=1, tokens=60)  # the duration is counted after the tokens
+    late = Counters(outcomes={OK: 1}, durations=1, duration_s=2.0)
+    assert read(early, late).known == [30.0]
+
+
+def test_a_failed_request_makes_those_that_ended_with_it_unknown() -> None:
+    failed = Counters(outcomes={("error", "internal"): 1}, durations=1, duration_s=9.0)
+    speeds = read(failed + change(tokens=10, seconds=1.0), change(tokens=10, seconds=1.0))
+    assert (speeds.known, speeds.unknown) == ([10.0], 1)
+
+
+def test_sums_that_never_match_are_given_up() -> None:
+    speeds = read(*[change(lengths=0)], *[Counters()] * LATE, change(tokens=8, seconds=2.0))
+    assert (speeds.known, speeds.unknown) == ([4.0], 1)
+
+
+def test_the_percentile_of_known_requests_is_exact() -> None:
+    known = [float(n) for n in range(1, 101)]
+    assert fastest(known, 0, 0.9) == Bounds(low=11.0, high=11.0)  # 90 of 100 are at least as fast
+    assert fastest(known, 0, 0.5) == Bounds(low=51.0, high=51.0)
+
+
+def test_too_many_unknown_requests_leave_no_bound() -> None:
+    assert fastest([5.0], 9, 0.5) == Bounds(low=0.0, high=inf)
+    assert fastest([], 0, 0.5) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_bounds_contain_the_percentile_of_all_requests(seed: int) -> None:
+    random = Random(seed)
+    every = [random.uniform(1, 500) for _ in range(random.randrange(2, 60))]
+    known = [each for each in every if random.random() < 0.8]
+    for share in (0.5, 0.75, 0.9, 0.99):
+        true = sorted(every, reverse=True)[ceil(share * len(every)) - 1]
+        bounds = fastest(known, len(every) - len(known), share)
+        assert bounds is not None
+        assert bounds.low <= true <= bounds.high

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.measurement import Failures
 from penstock.bench.methods.report import system_load_report
 from penstock.bench.methods.system_load import Phase, SystemLoad, levels, phase_of
 from penstock.bench.records import FailedRequest, Records
-from penstock.bench.run import Endpoint
-from tests.bench.methods.test_artificial_analysis import bench, served
+from tests.bench.hand_written import served
+from tests.bench.methods.test_artificial_analysis import bench
 from tests.reports.read import text_of
 from tests.support.outputs import read_output
 
@@ -22,14 +22,11 @@ E2E_MS, TTFT_MS, TOKENS = 1000.0, 100.0, 901
 
 def records(level: int, rounds: int, failed: int = 0, unsent: int = 100) -> Records:
     """Each of ``level`` users sends a request when the one before ends."""
-    request = served(TOKENS, TTFT_MS, E2E_MS)
-    by_key = {}
-    for at in range(rounds):
-        start = at * E2E_MS
-        moved = replace(
-            request, arrived_ms=start, first_ms=start + TTFT_MS, ended_ms=start + request.ended_ms
-        )
-        by_key |= {(f"r{at}-{user}", 0): moved for user in range(level)}
+    by_key = {
+        (f"r{number}-{user}", 0): served(TTFT_MS, E2E_MS, TOKENS, at_ms=number * E2E_MS)
+        for number in range(rounds)
+        for user in range(level)
+    }
     failures = (
         FailedRequest(key=(f"f{n}", 0), sent_ms=0.0, reason="HTTP 500") for n in range(failed)
     )

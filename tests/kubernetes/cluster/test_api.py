@@ -49,39 +49,6 @@ async def call(server: mocked.RawHandler, ask: Ask) -> Any:
     return await asyncio.to_thread(ask, api)
 
 
-@pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 410, 422, 429, 500, 503])
-@pytest.mark.parametrize("name", ASKS)
-async def test_every_error_status_becomes_a_cluster_error_with_its_object(
-    kmock: mocked.RawHandler, name: str, code: int
-) -> None:
-    route, ask = ASKS[name]
-    kmock[route] << code << status(code)
-    if code == 404 and name in ("get", "delete"):
-        assert await call(kmock, ask) is None
-        return
-    with pytest.raises(ClusterError) as refused:
-        await call(kmock, ask)
-    message = '.data.a: conflict with "kubectl"' if code in (409, 422) else f"message {code}"
-    assert f"{code}: {message}" in str(refused.value)
-    assert "serving/" in str(refused.value)
-    # Errors that a retry may solve have a class of their own.
-    assert isinstance(refused.value, UnavailableError) == (code in (429, 500, 503))
-
-
-@pytest.mark.parametrize("name", ASKS)
-async def test_a_broken_connection_is_an_unavailable_error(
-    kmock: mocked.RawHandler, name: str
-) -> None:
-    route, ask = ASKS[name]
-
-    def cut(request: Any) -> None:
-        request._raw_request.transport.abort()
-
-    kmock[route] << cut
-    with pytest.raises(UnavailableError, match="does not respond"):
-        await call(kmock, ask)
-
-
 async def test_without_a_previous_container_the_log_is_the_current_ones(
     kmock: mocked.RawHandler,
 ) -> None:

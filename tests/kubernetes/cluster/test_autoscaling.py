@@ -131,8 +131,7 @@ def test_an_autoscaler_that_cannot_scale_is_reported_but_does_not_fail_the_rollo
 def test_a_rollback_across_a_change_of_owner_keeps_the_replicas(installed: Cluster) -> None:
     installed.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
     assert installed.apply()[0] == 0
-    code, output = installed.run("rollback", "1", "--yes")
-    assert code == 0, output
+    installed.expect(0, "rollback", "1", "--yes")
     assert installed.replicas()["prefill"] == 2
     assert installed.api.store.of_kind(KIND) == []
     managers = {e["manager"] for e in installed.live()["metadata"]["managedFields"]}
@@ -149,8 +148,7 @@ def test_a_rollback_that_would_be_rejected_writes_nothing_and_gives_a_fix(
     installed.api.store.write(key, {**adapter, "spec": {**adapter["spec"], "replicas": 5}})
     installed.wait_until(lambda: installed.replicas()["prefill"] == 5)
     before = installed.api.store.of_kind("PodDisruptionBudget")
-    code, output = installed.run("rollback", "1", "--yes")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "rollback", "1", "--yes")
     assert "prefill: replicas 5 → 2: cannot change while its autoscaling ends" in output
     assert "kubectl scale dgdsa/RELEASE-prefill --replicas=2" in output
     assert installed.api.store.of_kind("PodDisruptionBudget") == before
@@ -182,10 +180,7 @@ def test_a_changed_target_and_a_changed_budget_are_each_reported() -> None:
     def rendered(target: int, max_gpus: int) -> tuple[Any, ...]:
         keda = {"owner": "keda", "max": 8, "signal": "requests", "target": target}
         planner = {"max_gpus": max_gpus, "config": {"ttft_ms": 500, "itl_ms": 20}}
-        pools = {
-            "prefill": {"autoscaling": {"owner": "planner"}},
-            "decode": {"autoscaling": keda},
-        }
+        pools = {"prefill": {"autoscaling": {"owner": "planner"}}, "decode": {"autoscaling": keda}}
         return graph(**pools, planner=planner, cluster={"monitoring": {"pod_monitors": True}})
 
     output = "\n".join(as_lines(diff(rendered(16, 16), rendered(32, 24))))

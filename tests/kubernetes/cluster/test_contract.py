@@ -26,7 +26,7 @@ CHANGE = {"config": {"engine": {"block_size": 64}}}
 
 
 # Without and with monitors, a network policy, a model cache and an autoscaler. CI runs one of them;
-# test_real_writes.py changes plain releases too. `make nightly` runs all.
+# test_real_failures.py changes plain releases too. `make nightly` runs all.
 CASES = [
     pytest.param(("dynamo", {}), id="dynamo-bare", marks=pytest.mark.nightly),
     pytest.param(("dynamo", OPTIONS), id="dynamo-all options"),
@@ -42,17 +42,14 @@ def site(request: pytest.FixtureRequest, on_site: OnSite) -> Iterator[Site]:
     """The installed quickstart: one frontend, two prefill workers, one decode worker."""
     platform, options = request.param
     with on_site(platform, options) as site:
-        code, output = site.apply()
-        assert code == 0, output
+        site.expect(0, "apply", "--yes")
         yield site
 
 
 def test_install_and_scale(site: Site) -> None:
     since = len(site.serving)
     assert site.run("status", "--cluster")[0] == 0
-    code, output = site.run("scale", "decode=2", "prefill=1", "--cluster", "--yes")
-    assert code == 0, output
-    assert "restarted" not in output
+    assert "restarted" not in site.expect(0, "scale", "decode=2", "prefill=1", "--cluster", "--yes")
     assert site.replicas() == {"frontend": 1, "prefill": 1, "decode": 2}
     assert site.lowest("decode", since) >= 1
 
@@ -60,8 +57,7 @@ def test_install_and_scale(site: Site) -> None:
 def test_config_change(site: Site) -> None:
     since = len(site.serving)
     site.edit(prefill=CHANGE)
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.run("diff")[0] == 0
     assert site.lowest("decode", since) >= 1
     assert site.lowest("prefill", since) >= 1
@@ -71,8 +67,7 @@ def test_failed_upgrade_with_rollback(site: Site) -> None:
     since = len(site.serving)
     text = site.graph.read_text()
     site.edit(engine=MISSING)
-    code, output = site.apply("--rollback-on-failure")
-    assert code == RolloutError.exit_code, output
+    output = site.expect(RolloutError, "apply", "--yes", "--rollback-on-failure")
     assert "image cannot be pulled" in output
     assert "was rolled back to revision 1" in output
     site.graph.write_text(text)
@@ -93,8 +88,7 @@ def start_a_rollout_that_cannot_finish(site: Site) -> int:
 def test_two_quick_edits(site: Site) -> None:
     since = start_a_rollout_that_cannot_finish(site)
     site.edit(prefill=CHANGE, decode={"replicas": 2})
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.run("diff")[0] == 0
     assert site.replicas()["decode"] == 2
     assert site.lowest("decode", since) >= 1
@@ -102,8 +96,7 @@ def test_two_quick_edits(site: Site) -> None:
 
 def test_revert_during_a_rollout(site: Site) -> None:
     since = start_a_rollout_that_cannot_finish(site)
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.run("diff")[0] == 0
     assert site.lowest("decode", since) >= 1
     assert site.lowest("prefill", since) >= 1
@@ -121,8 +114,7 @@ def test_revert_after_new_workers_are_ready(site: Site) -> None:
     assert site.apply("--no-wait")[0] == 0
     site.wait_until(lambda: not old & {pod["metadata"]["uid"] for pod in site.pods("decode")})
     site.graph.write_text(text)
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.run("diff")[0] == 0
     assert site.lowest("decode", since) >= 1
     assert site.lowest("prefill", since) >= 2
@@ -136,8 +128,7 @@ def test_two_edits_with_ready_new_workers(site: Site) -> None:
     assert site.apply("--no-wait")[0] == 0
     site.wait_until(lambda: not old & {pod["metadata"]["uid"] for pod in site.pods("decode")})
     site.edit(prefill={"config": {"engine": {"block_size": 128}}})
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.lowest("decode", since) >= 1
     assert site.lowest("prefill", since) >= 2
 
@@ -163,11 +154,8 @@ def test_two_writers(site: Site) -> None:
 
 def test_drift(site: Site) -> None:
     site.by_hand("decode", 3)
-    code, output = site.run("diff")
-    assert code == EXIT_CHANGED
-    assert "drift: decode: replicas 1 → 3" in output
-    code, output = site.apply()
-    assert code == 0, output
+    assert "drift: decode: replicas 1 → 3" in site.expect(EXIT_CHANGED, "diff")
+    site.expect(0, "apply", "--yes")
     assert site.replicas()["decode"] == 1
     assert site.run("diff")[0] == 0
 
@@ -178,34 +166,28 @@ def test_the_owner_of_the_replicas_changes_to_an_autoscaler_and_back(site: Site)
     assert site.apply()[0] == 0
     since = len(site.serving)
     site.edit(prefill={"replicas": None, "autoscaling": {"owner": "external"}})
-    code, output = site.apply()
-    assert code == 0, output
+    output = site.expect(0, "apply", "--yes")
     assert "prefill: replicas will be set by an autoscaler" in output
     assert "restarted" not in output
     site.autoscale("prefill", 4)
     site.wait_replicas("prefill", 4)
     assert site.run("diff")[0] == 0
     site.edit(decode={"replicas": 2})
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.replicas()["prefill"] == 4
     code, output = site.run("scale", "prefill=1", "--cluster", "--yes")
     assert code != 0
     assert "external sets the number of replicas, not the graph" in output
     site.edit(prefill={"replicas": 4, "autoscaling": None})
-    code, output = site.apply()
-    assert code == 0, output
-    assert "prefill: replicas will be set by the graph" in output
+    assert "prefill: replicas will be set by the graph" in site.expect(0, "apply", "--yes")
     assert site.lowest("prefill", since) >= 3
     site.edit(prefill={"replicas": 2})
-    code, output = site.apply()
-    assert code == 0, output
+    site.expect(0, "apply", "--yes")
     assert site.replicas()["prefill"] == 2
 
 
 def test_uninstall(site: Site) -> None:
-    code, output = site.run("uninstall", "--yes")
-    assert code == 0, output
+    site.expect(0, "uninstall", "--yes")
     code, output = site.run("history")
     assert code != 0
     assert "is not installed" in output

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock.cluster.compare import ABSENT, differences, format_value, overwritten
-from penstock.cluster.diff import Action, Diff, diff, drift, is_worker
+from penstock.cluster.compare import differences, format_value
+from penstock.cluster.diff import Action, Diff, diff, is_worker
 from penstock.cluster.report import as_dict, as_lines
 from penstock.manifests.render import render
 from tests.support.charts import Values, graph_values
@@ -52,12 +50,7 @@ MONITORED = {"cluster": {"monitoring": {"pod_monitors": True}}}
 @pytest.mark.parametrize(
     ("before", "after", "expected", "texts"),
     [
-        (
-            None,
-            graph(),
-            CREATED,
-            ["decode: created with 2 replicas of 4 GPUs", "GPUs: 0 → 12"],
-        ),
+        (None, graph(), CREATED, ["decode: created with 2 replicas of 4 GPUs", "GPUs: 0 → 12"]),
         *(
             (
                 graph(platform=platform),
@@ -98,12 +91,7 @@ MONITORED = {"cluster": {"monitoring": {"pod_monitors": True}}}
             },
             [],
         ),
-        (
-            graph(),
-            graph(platform="plain"),
-            CREATED,
-            ["all objects are deleted and recreated"],
-        ),
+        (graph(), graph(platform="plain"), CREATED, ["all objects are deleted and recreated"]),
         (graph(), graph(decode={"replicas": 0}), None, ["SERVING STOPS"]),
         (
             graph(),
@@ -181,11 +169,7 @@ def with_claim(mode: str) -> Values:
             ['decode: multinode unset → {"nodeCount": 2}', "nvidia.com/enable-grove"],
         ),
         (graph(), graph(**RACK), ["topologyConstraint"]),
-        (
-            graph(),
-            graph(engine={"kind": "vllm"}),
-            ["spec.backendFramework trtllm → vllm"],
-        ),
+        (graph(), graph(engine={"kind": "vllm"}), ["spec.backendFramework trtllm → vllm"]),
         (
             with_claim("ReadWriteMany"),
             with_claim("ReadWriteOnce"),
@@ -279,74 +263,12 @@ def test_the_size_of_a_known_kv_cache_is_reported_in_tokens() -> None:
     assert "up to 1,400 tokens" in lines(change_of, kv_tokens={"prefill": 100, "decode": 500})
 
 
-def test_json_contains_what_the_text_reports() -> None:
-    change_of = between(graph(), graph(prefill={"replicas": 6}))
-    report = as_dict(change_of, ())
-    assert report["changed"] is True
-    assert report["gpus"] == {"before": 12, "after": 14, "max": 14, "required_free": 0}
-    (prefill,) = (c for c in report["components"] if c["name"] == "prefill")
-    assert prefill["replicas"] == {"before": 4, "after": 6}
-
-
-def live(change: Callable[[Values], None], **sections: Any) -> tuple[Any, Any]:
-    """A release's objects, and the live objects after ``change``."""
-    released = render(graph(**sections), name="g").objects
-    live_objects = copy.deepcopy(list(released))
-    for manifest in live_objects:
-        manifest["status"] = {"state": "successful"}
-        change(manifest)
-    return released, live_objects
-
-
 def scaled(manifest: Values) -> None:
     if manifest["kind"] == "DynamoGraphDeployment":
         decode = manifest["spec"]["components"][2]
         decode["replicas"] = 5
         fields = {"f:spec": {"f:components": {'k:{"name":"decode"}': {"f:replicas": {}}}}}
         manifest["metadata"]["managedFields"] = [{"manager": "kubectl-edit", "fieldsV1": fields}]
-
-
-def test_replicas_changed_on_the_cluster_are_drift_with_their_manager() -> None:
-    (entry,) = drift(*live(scaled))
-    assert str(entry) == "decode: replicas 2 → 5 since the release, by kubectl-edit"
-
-
-def defaulted(manifest: Values) -> None:
-    """Fields that an API server and an operator add."""
-    if manifest["kind"] == "DynamoGraphDeployment":
-        for component in manifest["spec"]["components"]:
-            component["podTemplate"]["spec"]["restartPolicy"] = "Always"
-            component["podTemplate"]["spec"]["containers"][0]["imagePullPolicy"] = "IfNotPresent"
-
-
-def test_defaults_and_status_are_not_drift() -> None:
-    assert drift(*live(defaulted)) == ()
-
-
-def other_image(manifest: Values) -> None:
-    if manifest["kind"] == "DynamoGraphDeployment":
-        template = manifest["spec"]["components"][1]["podTemplate"]
-        template["spec"]["containers"][0]["image"] = "mine:1"
-
-
-def test_an_edit_of_a_pod_is_drift() -> None:
-    (entry,) = drift(*live(other_image))
-    assert (entry.component, entry.change.path) == ("prefill", "image")
-
-
-def test_lists_of_named_elements_are_compared_by_name() -> None:
-    before = [{"name": "a", "value": 1}, {"name": "b", "value": 2}]
-    after = [{"name": "b", "value": 3}, {"name": "a", "value": 1}]
-    (change,) = differences(before, after)
-    assert (change.path, change.before, change.after) == ("b.value", 2, 3)
-    (removed,) = differences({"x": [1, 2]}, {})
-    assert (removed.path, removed.after) == ("x", ABSENT)
-
-
-def test_added_fields_are_not_overwritten() -> None:
-    assert list(overwritten({"a": 1}, {"a": 1, "b": 2})) == []
-    (change,) = overwritten({"a": 1}, {"a": 2})
-    assert (change.before, change.after) == (1, 2)
 
 
 def test_long_values_are_cut() -> None:

@@ -71,15 +71,14 @@ def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -
     assert f"applied by {ARGO_CD} without a record of Helm" in wait_until_ready(site)
     status = json.loads(site.run("status", "--cluster", "--json")[1])
     assert (status["revision"], status["ready"]) == (None, True)
-    code, output = site.run("history")
-    assert (code, f"applied by {ARGO_CD}" in output) == (0, True), output
+    assert f"applied by {ARGO_CD}" in site.expect(0, "history")
     code, output = site.run("diff")
     assert output.splitlines()[1:] == ["  no changes"], output
     assert code == 0
 
     site.edit(decode={"replicas": 2})
-    code, output = site.run("diff")
-    assert (code, "decode: scaled 1 → 2, without restart" in output) == (EXIT_CHANGED, True), output
+    output = site.expect(EXIT_CHANGED, "diff")
+    assert "decode: scaled 1 → 2, without restart" in output
     assert output.count("created") == 1  # the disruption budget of two replicas
     serving = pods(site)
     code, output = site.apply()
@@ -87,24 +86,17 @@ def test_it_is_read_and_changed_only_on_request(site: Site, server_side: bool) -
     assert f"was applied by {ARGO_CD} without a record of Helm" in output
     assert "--adopt" in output
     for verb in (("rollback",), ("scale", "--cluster", "decode=2"), ("uninstall",)):
-        code, output = site.run(*verb, "--yes")
-        assert code == ClusterError.exit_code, output
-        assert "Argo CD" in output
+        assert "Argo CD" in site.expect(ClusterError, *verb, "--yes")
     assert site.replicas()["decode"] == 1
 
     assert site.apply("--adopt", "--rollback-on-failure")[0] == UsageError.exit_code
-    code, output = site.apply("--adopt")
-    assert code == 0, output
-    assert "revision 1 is ready" in output
+    assert "revision 1 is ready" in site.expect(0, "apply", "--yes", "--adopt")
     assert site.replicas()["decode"] == 2
     assert serving <= pods(site)
     assert site.run("diff")[0] == 0
     site.edit(decode={"replicas": 1})
-    code, output = site.apply()
-    assert code == 0, output
-    assert "revision 2 is ready" in output
-    code, output = site.run("uninstall", "--yes")
-    assert code == 0, output
+    assert "revision 2 is ready" in site.expect(0, "apply", "--yes")
+    site.expect(0, "uninstall", "--yes")
 
 
 def test_an_edit_of_another_client_is_drift(site: Site) -> None:
@@ -115,15 +107,13 @@ def test_an_edit_of_another_client_is_drift(site: Site) -> None:
         [{"op": "replace", "path": "/spec/unhealthyPodEvictionPolicy", "value": "IfHealthyBudget"}],
         "kubectl-edit",
     )
-    code, output = site.run("diff")
-    assert code == EXIT_CHANGED
+    output = site.expect(EXIT_CHANGED, "diff")
     assert "PodDisruptionBudget contract-prefill: spec.unhealthyPod" in output
 
 
 def test_no_graph_is_found_by_its_name_alone(site: Site) -> None:
     """Objects of the same names that the chart did not make."""
-    code, output = site.run("history")
-    assert (code, "is not installed with Helm" in output) == (ClusterError.exit_code, True)
+    assert "is not installed with Helm" in site.expect(ClusterError, "history")
 
 
 def test_what_belongs_to_another_release_is_not_adopted(site: Site) -> None:
@@ -142,8 +132,7 @@ def test_what_belongs_to_another_release_is_not_adopted(site: Site) -> None:
     )
     message = "contract-decode: exists already and belongs to other, not to contract"
     assert f"not possible: PodDisruptionBudget {site.namespace}/{message}" in site.run("diff")[1]
-    code, output = site.apply("--adopt")
-    assert (code, message in output) == (ClusterError.exit_code, True), output
+    assert message in site.expect(ClusterError, "apply", "--yes", "--adopt")
     budget = site.read("apis/policy/v1/poddisruptionbudgets/contract-prefill")
     assert "meta.helm.sh/release-name" not in (budget["metadata"].get("annotations") or {})
 
@@ -165,10 +154,8 @@ def test_annotations_of_helm_do_not_hide_a_graph(site: Site, by: str) -> None:
     assert "without a record of Helm" in site.run("status", "--cluster")[1]
     assert site.run("diff")[0] == 0
     serving = pods(site)
-    code, output = site.apply()
-    assert (code, "--adopt" in output) == (ClusterError.exit_code, True), output
-    code, output = site.apply("--adopt")
-    assert code == 0, output
+    assert "--adopt" in site.expect(ClusterError, "apply", "--yes")
+    site.expect(0, "apply", "--yes", "--adopt")
     assert pods(site) == serving
     assert site.run("diff")[0] == 0
 
@@ -192,8 +179,7 @@ def test_a_revert_in_git_needs_a_renewed_annotation(synced: Cluster, renews: boo
     synced.wait_until(lambda: has_no_old_decode(synced))
     since = len(synced.operator.serving)
     synced.graph.write_text(before)
-    code, output = synced.run("diff")
-    assert code == EXIT_CHANGED
+    output = synced.expect(EXIT_CHANGED, "diff")
     assert "would leave prefill with 1 of 3 and decode with 0 of 2 workers" in output
     assert f"rollout: {ARGO_CD} would do so, unless the commit also sets an annotation" in output
     if renews:

@@ -49,7 +49,7 @@ def serve_metrics(installed: Cluster, moment: str) -> None:
 @contextmanager
 def live(installed: Cluster) -> Iterator[ClusterGraph]:
     target = ReleaseTarget(name="quick", namespace="default", kubeconfig=installed.kubeconfig)
-    graph = ClusterGraph.connect(target)
+    graph = ClusterGraph(target)
     graph._state_s = 0.05
     installed.operator.step_in_background()
     yield graph
@@ -71,8 +71,7 @@ def following(graph: ClusterGraph, run: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_snapshot_has_the_figures_of_every_pod(installed: Cluster) -> None:
     serve_metrics(installed, "after")
-    code, output = installed.run("top", "--cluster", "--json")
-    assert code == 0, output
+    output = installed.expect(0, "top", "--cluster", "--json")
     snapshot = json.loads(output)
     assert (snapshot["graph"], snapshot["phase"]) == ("quick (namespace default)", "ready")
     assert snapshot["models"] == ["openai/gpt-oss-20b"]
@@ -96,8 +95,7 @@ def test_a_snapshot_has_the_figures_of_every_pod(installed: Cluster) -> None:
 
 def test_the_snapshot_as_text(installed: Cluster) -> None:
     serve_metrics(installed, "after")
-    code, output = installed.run("top", "--cluster", "--once")
-    assert code == 0, output
+    output = installed.expect(0, "top", "--cluster", "--once")
     assert "quick (namespace default): ready" in output
     assert pods(installed)["decode"][0] in output
 
@@ -161,8 +159,7 @@ def test_a_value_that_is_no_number_is_unknown(installed: Cluster) -> None:
     installed.api.served[key] = "\n".join(
         line if line.startswith("#") else f"{line.rpartition(' ')[0]} NaN" for line in lines
     )
-    code, output = installed.run("top", "--cluster", "--json")
-    assert code == 0, output
+    output = installed.expect(0, "top", "--cluster", "--json")
     snapshot = json.loads(output)
     assert snapshot["workers"][0]["responds"] is True
     assert snapshot["workers"][0]["running"] is None
@@ -265,11 +262,9 @@ def test_a_release_that_is_not_installed(
     fresh: Cluster, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.live.page.serve.require_environment", lambda: None)
-    code, output = fresh.run(*verb, "--cluster")
-    assert (code, "release default/quick: is not installed" in output) == (
-        ClusterError.exit_code,
-        True,
-    ), output
+    assert "release default/quick: is not installed" in fresh.expect(
+        ClusterError, *verb, "--cluster"
+    )
 
 
 def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
@@ -280,9 +275,7 @@ def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
         ("top", "--web", "--cluster", "--allow-edit"): "the page cannot change a release",
     }
     for words, message in wrong.items():
-        code, output = fresh.run(*words)
-        assert code == UsageError.exit_code, output
-        assert message in output
+        assert message in fresh.expect(UsageError, *words)
 
 
 @pytest.mark.program  # openssl
@@ -294,8 +287,7 @@ def test_missing_rights_are_named_with_the_rule(
         all_rules = role_file("viewer")["rules"]
         assert as_role(site, "default", "viewer", all_rules).run("top", "--cluster")[0] == 0
         rules = [without(rule, "pods/proxy", "events") for rule in all_rules]
-        code, output = as_role(site, "default", "few", rules).run("top", "--cluster", "--json")
-        assert code == 0, output
+        output = as_role(site, "default", "few", rules).expect(0, "top", "--cluster", "--json")
         snapshot = json.loads(output)
         assert snapshot["alerts"] == [
             "no metrics: the user may not get pods/proxy. Fix: add the rule "
@@ -306,8 +298,7 @@ def test_missing_rights_are_named_with_the_rule(
             "kubeconfig's user",
         ]
         rules = [without(rule, "pods") for rule in all_rules]
-        code, output = as_role(site, "default", "none", rules).run("top", "--cluster")
-        assert code == ClusterError.exit_code
+        output = as_role(site, "default", "none", rules).expect(ClusterError, "top", "--cluster")
         assert 'resources: ["pods"], verbs: ["list"]' in " ".join(output.split())
 
 

@@ -51,20 +51,18 @@ def test_following_prints_each_new_line_once(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(installed.clock, "sleep", sleep)
-    code, output = installed.run("logs", "decode", "--cluster", "--follow")
-    assert code == 130
+    output = installed.expect(130, "logs", "decode", "--cluster", "--follow")
     printed = [line for line in output.splitlines() if " | " in line]
     assert printed == [f"{name} | line {i} of {name}" for i in range(3)]
 
 
 def test_what_is_wrong_is_named(installed: Cluster, names: dict[str, str]) -> None:
-    code, output = installed.run("logs", "decoder", "--cluster")
-    assert code == UsageError.exit_code
+    output = installed.expect(UsageError, "logs", "decoder", "--cluster")
     assert "called 'decoder'. Fix: Use one of decode, frontend, prefill, or" in output
-    code, output = installed.run("logs", "--cluster", "--release", "other")
-    assert (code, "release default/other: has no pods" in output) == (ClusterError.exit_code, True)
-    code, output = installed.run("logs", "--previous")
-    assert (code, "--kubeconfig needs --cluster" in output) == (UsageError.exit_code, True)
+    assert "release default/other: has no pods" in installed.expect(
+        ClusterError, "logs", "--cluster", "--release", "other"
+    )
+    assert "--kubeconfig needs --cluster" in installed.expect(UsageError, "logs", "--previous")
 
 
 def test_following_survives_a_progress_bar_a_missing_pod_and_a_failed_request(
@@ -88,7 +86,6 @@ def test_following_survives_a_progress_bar_a_missing_pod_and_a_failed_request(
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(installed.clock, "sleep", sleep)
-    code, output = installed.run("logs", "decode", "--cluster", "--follow")
-    assert code == 130, output
+    output = installed.expect(130, "logs", "decode", "--cluster", "--follow")
     assert output.count("Loading: 10%\rLoading: 20%") == 1
     assert output.count("| ready") == 1

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from penstock.cluster.api import Api
-from penstock.cluster.observe import OwnObjects
+from penstock.cluster.progress import OwnObjects
 from penstock.errors import RolloutError
 from penstock.helm import ReleaseTarget
 from tests.kubernetes.cluster.test_recordings import RECORDINGS
-from tests.support.emulated_cluster.kubelet import key_of, reference_to, warning
+from tests.support.emulated_cluster.kubelet import reference_to, warning
 from tests.support.emulated_cluster.operator import GRAPH
 from tests.support.emulated_cluster.released import NAME, Cluster
-from tests.support.emulated_cluster.store import ApiError, Object
+from tests.support.emulated_cluster.store import ApiError, Object, key_of
 
 EVENT = ("v1", "events", "default", "refused")
 REFUSED = 'Error creating: pods "x" is forbidden: no PriorityClass with name nope was found'
@@ -102,19 +102,8 @@ def test_an_object_of_the_same_name_from_before_is_not_the_release_s(installed: 
     assert owned.component({**reference, "kind": "Node", "uid": "n"}) is None
 
 
-def test_each_object_is_read_once(installed: Cluster) -> None:
-    owned, reference = own_objects(installed), reference_to(installed.live())
-    before = len(installed.api.requests)
-    assert [owned.component(reference) for _ in range(3)] == [""] * 3
-    assert len(installed.api.requests) == before + 1
-
-
 def test_a_kind_that_the_user_may_not_read_is_named(installed: Cluster) -> None:
     """Its warnings are not shown, and `status` says so."""
-
-    def gate(path: str) -> None:
-        if "/replicasets/" in path:
-            raise ApiError(403, "Forbidden", "replicasets.apps is forbidden")
 
     (replica_set, *_) = installed.api.store.of_kind("ReplicaSet")
     refused = warning(replica_set, "FailedCreate", REFUSED)
@@ -122,7 +111,9 @@ def test_a_kind_that_the_user_may_not_read_is_named(installed: Cluster) -> None:
     (graph,) = installed.api.store.of_kind(GRAPH)
     installed.api.store.write(key_of(graph), {**graph, "status": {}}, trusted=True)
     installed.operator.stop()
-    installed.api.gate = gate
+    installed.api.refuse(
+        "/replicasets/", ApiError(403, "Forbidden", "replicasets.apps is forbidden")
+    )
     code, output = installed.run("status", "--cluster")
     assert code != 0
     assert "ReplicaSet default/" in output

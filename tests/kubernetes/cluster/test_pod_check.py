@@ -14,14 +14,10 @@ import yaml
 
 from penstock.cli import main as cli
 from penstock.cli.diff import EXIT_CHANGED
-from penstock.cluster.api import Api
-from penstock.cluster.current_state import pod_refusals
 from penstock.cluster.diff import diff
 from penstock.cluster.workloads import pod_templates
 from penstock.errors import CheckError, ClusterError
-from penstock.helm import ReleaseTarget
 from penstock.manifests.render import render
-from tests.kubernetes.cluster.test_recordings import RECORDINGS
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.policies import ENFORCE
 from tests.support.emulated_cluster.released import NAME, Cluster
@@ -34,12 +30,10 @@ SECURITY = 'violates PodSecurity "restricted:latest": '
 def refused(cluster: Cluster, *texts: str) -> None:
     """`diff` and `apply` both give the texts, and nothing is written."""
     version = cluster.api.store.version
-    code, output = cluster.run("diff")
-    assert code == EXIT_CHANGED, output
+    output = cluster.expect(EXIT_CHANGED, "diff")
     for text in (*texts, FIX):
         assert text in output
-    code, output = cluster.apply("--skip-check")
-    assert code == ClusterError.exit_code, output
+    output = cluster.expect(ClusterError, "apply", "--yes", "--skip-check")
     for text in (*texts, FIX):
         assert text in output
     assert cluster.api.store.version == version
@@ -107,9 +101,7 @@ def test_7_a_restricted_namespace_refuses_only_pods_with_the_images_security(
 ) -> None:
     enforce(fresh, "restricted")
     fresh.edit(platform=platform)
-    code, output = fresh.run("diff")
-    assert code == EXIT_CHANGED, output
-    assert "rejected" not in output
+    assert "rejected" not in fresh.expect(EXIT_CHANGED, "diff")
     fresh.edit(cluster={"security": "image"})
     pods = "rejected by the API server: pods of frontend and 2 more: " * (platform == "dynamo")
     refused(
@@ -139,14 +131,8 @@ def test_a_namespace_from_a_moment_ago_refuses_nothing(fresh: Cluster) -> None:
     """Seen on a real API server: its account `default` does not exist yet."""
     text = 'error looking up service account default/default: serviceaccount "default" not found'
 
-    def gate(path: str) -> None:
-        if fresh.api.requests[-1].startswith("POST") and path.endswith("/pods"):
-            raise ApiError(403, "Forbidden", f'pods "frontend-dry-run" is forbidden: {text}')
-
-    fresh.api.gate = gate
-    code, output = fresh.apply()
-    assert code == 0, output
-    assert "not found" not in output
+    fresh.api.refuse("/pods$", ApiError(403, "Forbidden", f'pods "x" is forbidden: {text}'), "POST")
+    assert "not found" not in fresh.expect(0, "apply", "--yes")
 
 
 def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> None:
@@ -157,44 +143,27 @@ def test_7_the_releases_own_service_account_is_no_problem(fresh: Cluster) -> Non
     (account,) = (o["metadata"]["name"] for o in objects if o["kind"] == "ServiceAccount")
     used = {t["spec"].get("serviceAccountName") for _, t in pod_templates(objects)}
     assert account in used
-    code, output = fresh.run("diff")
-    assert code == EXIT_CHANGED, output
-    assert "rejected" not in output
+    assert "rejected" not in fresh.expect(EXIT_CHANGED, "diff")
 
 
 def test_7_users_who_may_not_create_pods_can_apply(fresh: Cluster) -> None:
     text = 'pods is forbidden: User "ci" cannot create resource "pods" in API group ""'
 
-    def gate(path: str) -> None:
-        if path.endswith("/pods") and fresh.api.requests[-1].startswith("POST"):
-            raise ApiError(403, "Forbidden", text)
-
-    fresh.api.gate = gate
-    code, output = fresh.run("diff")
+    fresh.api.refuse("/pods$", ApiError(403, "Forbidden", text), "POST")
+    output = fresh.run("diff")[1]
     assert "pods were not checked: Pod default/" in output
     assert text in output
-    code, output = fresh.apply()
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
 
 
 def test_7_pods_that_already_run_are_not_checked(installed: Cluster) -> None:
     """A full quota is no problem for a graph that does not change."""
     create(installed, "ResourceQuota", {"hard": {"pods": "4"}})
-    code, output = installed.run("diff")
-    assert code == 0, output
+    installed.expect(0, "diff")
     installed.edit(decode={"replicas": 2})
     refused(installed, "pods of decode: exceeded quota: few")
     installed.edit(decode={"replicas": 1}, frontend={"replicas": 1, "env": {"A": "1"}})
     refused(installed, "pods of frontend: exceeded quota: few")  # surge: one more pod
-
-
-def test_7_nothing_is_created_by_the_dry_run(fresh: Cluster) -> None:
-    before = fresh.api.store.version
-    assert fresh.run("diff")[0] == EXIT_CHANGED
-    created = [r for r in fresh.api.requests if r.startswith("POST") and "/pods?" in r]
-    assert len(created) == 3  # one per component
-    assert all("dryRun=All" in request for request in created)
-    assert fresh.api.store.version == before
 
 
 # ---- item 14: what the operator's webhook accepts ----
@@ -260,27 +229,3 @@ def test_14_diff_rejects_a_change_from_decode_to_prefill(installed: Cluster) -> 
 
 
 # ---- the recorded refusals ----
-
-
-@pytest.mark.needs("recordings")
-@pytest.mark.parametrize(
-    "name", ["podsecurity-restricted", "podsecurity-baseline", "service-account-missing"]
-)
-def test_7_a_recorded_refusal_is_reported_without_the_pods_name(fresh: Cluster, name: str) -> None:
-    file = RECORDINGS / "errors" / f"{name}.json"
-    recorded = json.loads(file.read_text())["podDirectly"]
-    body = recorded["response"]["body"]
-
-    def gate(path: str) -> None:
-        if path.endswith("/pods"):
-            raise ApiError(recorded["response"]["status"], body["reason"], body["message"])
-
-    fresh.api.gate = gate
-    target = ReleaseTarget(name=NAME, namespace="default", kubeconfig=fresh.kubeconfig)
-    values = yaml.safe_load(fresh.graph.read_text())
-    refusals = pod_refusals(Api.connect(target), (), render(values, name=NAME).objects, {})
-    reason = body["message"].split("is forbidden: ", 1)[1]
-    assert {text.partition(". Fix:")[0] for _, text in refusals.errors} == {reason}
-    assert [where for where, _ in refusals.errors] == [
-        f"pods of {pool}" for pool in ("frontend", "prefill", "decode")
-    ]

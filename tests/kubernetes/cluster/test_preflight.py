@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -19,12 +18,12 @@ from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.release import require_release
 from penstock.cluster.rights import Need, Preflight, Right, Role, Verb, by_resource, needs_of
 from penstock.errors import ClusterError
+from penstock.graph.generate import stale
 from penstock.graph.load import load_graph
 from penstock.helm import ReleaseTarget
 from penstock.manifests.source import render_graph
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.access import Access, Action, User
-from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError, Object, Store
@@ -103,9 +102,7 @@ def test_a_verb_with_exactly_its_rights_is_denied_nothing(verb: Verb, secured: C
     if verb is Verb.ROLLBACK:  # the first revision has no disruption budget for decode
         granted.append(Right(group="policy", resource="poddisruptionbudgets", verb="delete"))
     user = as_role(secured, "default", "tester", rules_of(granted))
-    code, output = user.run(*WRITES[verb])
-    assert code == 0, output
-    assert "missing permission" not in output
+    assert "missing permission" not in user.expect(0, *WRITES[verb])
     assert secured.api.access.denied == []
 
 
@@ -120,8 +117,7 @@ def test_all_missing_rights_are_in_one_message(secured: Cluster) -> None:
     secured.edit(decode={"replicas": 1}, prefill={"replicas": 1})
     secured.operator.stop()
     before = secured.api.store.version
-    code, output = user.apply()
-    assert code == ClusterError.exit_code
+    output = user.expect(ClusterError, "apply", "--yes")
     assert secured.api.store.version == before
     assert "configmaps (create, patch), secrets (create, delete, update), " in output
     assert "dynamographdeployments.nvidia.com (create, patch), " in output
@@ -137,16 +133,14 @@ def test_a_right_for_single_objects_suffices(secured: Cluster) -> None:
     rules += [{**rule, "resourceNames": [NAME]} for rule in rules_of(graphs)]
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
-    code, output = user.apply()
-    assert code == 0, output
+    user.expect(0, "apply", "--yes")
 
 
 @pytest.mark.program
 def test_4_without_list_secrets_every_verb_names_the_right(secured: Cluster) -> None:
     user = as_role(secured, "default", "tester", [])
     for verb in (("diff",), ("status", "--cluster"), ("history",), *WRITES.values()):
-        code, output = user.run(*verb)
-        assert code == ClusterError.exit_code, output
+        output = user.expect(ClusterError, *verb)
         assert "permission to list secrets" in output or "get, list" in output, output
         assert "k8s/rbac" in output
 
@@ -157,10 +151,9 @@ def test_4_without_update_of_secrets_no_release_stays_pending(secured: Cluster) 
     rules = rules_of([r for r in granted if (r.resource, r.verb) != ("secrets", "update")])
     user = as_role(secured, "default", "tester", rules)
     secured.edit(decode={"replicas": 2})
-    code, output = user.apply()
-    assert code == ClusterError.exit_code
+    output = user.expect(ClusterError, "apply", "--yes")
     assert "in the namespace default: secrets (update). Nothing was changed" in output
-    code, output = secured.run("history")
+    output = secured.run("history")[1]
     assert "pending" not in output
     assert secured.replicas()["decode"] == 1
 
@@ -173,16 +166,14 @@ def test_status_and_diff_say_what_they_omit(secured: Cluster) -> None:
         {"apiGroups": ["nvidia.com"], "resources": ["*"], "verbs": ["get"]},
     ]
     user = as_role(secured, "default", "tester", rules)
-    code, output = user.run("status", "--cluster")
-    assert code == 0, output
+    output = user.expect(0, "status", "--cluster")
     assert 'not shown: Pod default/*: 403: pods is forbidden: User "system:service' in output
     assert "not shown: PodDisruptionBudget default/quick-prefill: 403" in output
-    code, output = user.run("diff")
-    assert code == 0, output
+    output = user.expect(0, "diff")
     assert "drift not checked: PodDisruptionBudget default/quick-prefill: 403" in output
     assert "dry run not possible for 4 objects: ConfigMap default/quick-" in output
     assert "patch configmaps, dynamographdeployments, poddisruptionbudgets" in output
-    code, output = user.run("diff", "--json")
+    output = user.run("diff", "--json")[1]
     assert json.loads(output)["drift_not_checked"]
 
 
@@ -245,36 +236,6 @@ def test_a_malformed_review_is_a_fault_of_penstock_and_the_verb_goes_on(
     assert list(tmp_path.glob("penstock-error-*")) == [log], "one for all reviews"
 
 
-@pytest.mark.parametrize(
-    ("metadata", "status"),
-    [
-        ({"name": "get pods"}, 422),
-        ({"labels": {"a": "b"}}, 422),
-        ({"generateName": "a"}, 422),
-        ({"namespace": "default"}, 201),
-        ({}, 201),
-    ],
-)
-def test_a_review_with_metadata_is_refused_as_on_a_real_server(
-    metadata: Object, status: int
-) -> None:
-    """../shared/real-cluster/emulator-2026-11-28/selfsubjectaccessreview.json."""
-    review = {"metadata": metadata, "spec": {"resourceAttributes": {"verb": "get"}}}
-    with ApiServer() as api:
-        response = httpx.post(f"{api.url}{rights.REVIEWS}", json=review)
-        assert len(api.refused_reviews) == (status == 422)
-        api.refused_reviews.clear()
-    assert response.status_code == status, response.text
-
-
-def test_few_requests(installed: Cluster) -> None:
-    """One review per right, also for several objects of a kind."""
-    installed.api.requests.clear()
-    assert installed.run("uninstall", "--yes")[0] == 0
-    reviews = [r for r in installed.api.requests if r.endswith(REVIEWS)]
-    assert len(reviews) == 13
-
-
 EVERYTHING = [rights.any_object(kind) for kind in workloads.CHART_KINDS]
 
 
@@ -308,19 +269,9 @@ def is_allowed(access: Access, right: Right) -> bool:
 
 
 def test_the_roles_are_fresh() -> None:
-    assert rights.main(["--check"]) == 0
+    assert stale(rights.role_files(), ROOT) == []
     files = {path.name for path in (ROOT / "k8s" / "rbac").glob("*.yaml")}
-    assert files == set(rights.role_files())
-
-
-def test_a_stale_role_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(rights, "FOLDER", tmp_path / "rbac")
-    assert rights.main([]) == 0
-    (tmp_path / "rbac" / "ci.yaml").write_text("kind: Role\n")
-    assert rights.main(["--check"]) == 1
-    assert "ci.yaml: stale. Fix: make generate" in capsys.readouterr().err
+    assert files == {Path(name).name for name in rights.role_files()}
 
 
 def test_the_table_knows_every_kind_of_the_chart() -> None:

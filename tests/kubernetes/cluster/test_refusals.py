@@ -16,7 +16,6 @@ import yaml
 
 from kubernetes import client
 from tests.support.emulated_cluster.api_server import ApiServer
-from tests.support.emulated_cluster.operator import Operator
 from tests.support.emulated_cluster.site import api_client, real_kubeconfig
 from tests.support.kubernetes_schemas.edit import REMOVED, edited
 
@@ -101,12 +100,3 @@ def test_a_wrong_object_is_refused_as_by_a_real_server(
 @pytest.mark.parametrize("kind", OBJECTS)
 def test_the_unchanged_objects_are_accepted(api: client.ApiClient, kind: str) -> None:
     assert responses(api, {"kind": kind, "change": {}}) == [(201, []), (201, [])]
-
-
-def test_the_controllers_go_on_beside_a_foreign_pod() -> None:
-    pod = {"metadata": {"name": "alone"}, "spec": {"containers": [{"name": "a", "image": "x"}]}}
-    with ApiServer() as server, Operator(server) as operator:
-        core = client.CoreV1Api(client.ApiClient(client.Configuration(host=server.url)))
-        core.create_namespaced_pod("default", pod)
-        operator.clock.sleep(60)
-        assert core.read_namespaced_pod("alone", "default").status.phase == "Running"

@@ -193,10 +193,8 @@ def names_the_reason(output: str, rejection: Rejection) -> bool:
 
 def is_applied_when_the_cause_is_gone(cluster: Cluster) -> None:
     cluster.api.gate = lambda _: None
-    code, output = cluster.run("diff")
-    assert code == EXIT_CHANGED, output
-    code, output = cluster.apply()
-    assert code == 0, output
+    cluster.expect(EXIT_CHANGED, "diff")
+    cluster.expect(0, "apply", "--yes")
     assert cluster.run("diff")[0] == 0
 
 

@@ -33,8 +33,7 @@ def site(request: pytest.FixtureRequest, on_site: OnSite, tmp_path: Path) -> Ite
     """The quickstart, installed with the role for pipelines."""
     tls = certificate(tmp_path)
     with on_site(request.param, {}, tls) as site:
-        code, output = as_user(site, "ci").apply()
-        assert code == 0, output
+        as_user(site, "ci").expect(0, "apply", "--yes")
         yield site
 
 
@@ -60,21 +59,17 @@ def versions(site: Site) -> dict[str, str]:
 
 def test_a_viewer_reads_everything_and_writes_nothing(site: Site) -> None:
     viewer = as_user(site, "viewer")
-    code, output = viewer.run("diff")
-    assert code == 0, output
+    output = viewer.expect(0, "diff")
     assert "no change" in output
     assert "dry run not possible for " in output
     assert "Grant the kubeconfig's user permission to patch" in output
     assert len(re.findall("not possible|not checked", output)) <= 2  # not one per object
-    code, output = viewer.run("status", "--cluster")
-    assert code == 0, output
-    assert "not shown" not in output
+    assert "not shown" not in viewer.expect(0, "status", "--cluster")
     code, output = viewer.run("history")
     assert code == 0, output
     before, graph = versions(site), site.graph.read_text()
     for verb, arguments in WRITES.items():
-        code, output = viewer.run(*arguments)
-        assert code == ClusterError.exit_code, output
+        output = viewer.expect(ClusterError, *arguments)
         assert f"{verb} requires permissions that you do not have in the namespace" in output
         assert "secrets (create, delete, update)" in output or verb == "uninstall"
         assert "Nothing was changed" in output
@@ -87,8 +82,7 @@ def test_an_operator_runs_every_verb(site: Site) -> None:
     operator = as_user(site, "operator")
     site.edit(decode={"replicas": 2})
     for verb in (("diff",), *WRITES.values()):
-        code, output = operator.run(*verb)
-        assert code == (EXIT_CHANGED if verb == ("diff",) else 0), output
+        output = operator.expect(EXIT_CHANGED if verb == ("diff",) else 0, *verb)
         assert "dry run not possible" not in output
         assert "missing permission" not in output
 
@@ -96,8 +90,7 @@ def test_an_operator_runs_every_verb(site: Site) -> None:
 def test_a_pipeline_does_not_uninstall(site: Site) -> None:
     ci = as_role(site, site.namespace, "pipeline", role_file("ci")["rules"])
     before = versions(site)
-    code, output = ci.run("uninstall", "--yes")
-    assert code == ClusterError.exit_code, output
+    output = ci.expect(ClusterError, "uninstall", "--yes")
     assert "configmaps (list), persistentvolumeclaims (list)." in output
     assert "k8s/rbac/operator.yaml" in output
     assert versions(site) == before

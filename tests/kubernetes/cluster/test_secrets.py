@@ -55,8 +55,8 @@ def test_no_verb_writes_or_prints_it(fresh: Cluster) -> None:
 
 def test_a_graph_that_contains_it_is_rejected_before_any_write(fresh: Cluster) -> None:
     fresh.edit(decode={"env": {"HF_TOKEN": PLANTED}})
-    code, output = fresh.apply()
-    assert (code, "PS710" in output) == (14, True)
+    output = fresh.expect(14, "apply", "--yes")
+    assert "PS710" in output
     assert "Remove HF_TOKEN here and reference a Secret" in output
     assert PLANTED not in output
     assert fresh.api.requests == []

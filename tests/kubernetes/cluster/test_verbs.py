@@ -19,9 +19,8 @@ import pytest
 from penstock.errors import ClusterError, GraphError, RolloutError
 from penstock.metrics import parse
 from penstock.serving.frontend_metrics import summarize
-from tests.support.emulated_cluster.kubelet import key_of
 from tests.support.emulated_cluster.released import DGD, NAME, Cluster, record_of
-from tests.support.emulated_cluster.store import ApiError
+from tests.support.emulated_cluster.store import ApiError, key_of
 
 METRICS = """\
 # TYPE dynamo_frontend_model_ready gauge
@@ -53,8 +52,7 @@ dynamo_frontend_inter_token_latency_seconds_count {requests}
 def test_scale_edits_the_file_and_applies_only_the_replicas(installed: Cluster) -> None:
     text = installed.graph.read_text() + "\n# a comment at the end\n"
     installed.graph.write_text(text)
-    code, output = installed.run("scale", "decode=3", "prefill=1", "--cluster", "--yes")
-    assert code == 0, output
+    output = installed.expect(0, "scale", "decode=3", "prefill=1", "--cluster", "--yes")
     assert "decode: scaled 1 → 3, without restart" in output
     assert "revision 2 is ready" in output
     assert installed.replicas() == {"frontend": 1, "prefill": 1, "decode": 3}
@@ -64,9 +62,7 @@ def test_scale_edits_the_file_and_applies_only_the_replicas(installed: Cluster) 
 
 def test_scale_does_not_apply_other_edits_of_the_file(installed: Cluster) -> None:
     installed.edit(prefill={"config": {"engine": {"block_size": 64}}})
-    code, output = installed.run("scale", "decode=2", "--cluster", "--yes")
-    assert code == 0, output
-    assert "restarted" not in output
+    assert "restarted" not in installed.expect(0, "scale", "decode=2", "--cluster", "--yes")
     assert installed.replicas()["decode"] == 2
     assert "prefill: restarted" in installed.run("diff")[1]
 
@@ -84,8 +80,9 @@ def test_invalid_scale_arguments_change_neither_file_nor_cluster(
 
 def test_scale_of_a_missing_release_does_not_edit_the_file(fresh: Cluster) -> None:
     text = fresh.graph.read_text()
-    code, output = fresh.run("scale", "decode=2", "--cluster", "--yes")
-    assert (code, "is not installed" in output) == (ClusterError.exit_code, True)
+    assert "is not installed" in fresh.expect(
+        ClusterError, "scale", "decode=2", "--cluster", "--yes"
+    )
     assert fresh.graph.read_text() == text
 
 
@@ -102,8 +99,7 @@ def test_a_refused_scale_leaves_the_file_as_it_was(installed: Cluster, was_edite
             raise ApiError(403, "Forbidden", "denied by a policy")
 
     installed.api.gate = gate
-    code, output = installed.run("scale", "decode=3", "--cluster", "--yes")
-    assert code == ClusterError.exit_code, output
+    output = installed.expect(ClusterError, "scale", "decode=3", "--cluster", "--yes")
     assert "denied by a policy" in output
     assert ("the edit is undone" in output) != was_edited
     if was_edited:
@@ -114,8 +110,7 @@ def test_a_refused_scale_leaves_the_file_as_it_was(installed: Cluster, was_edite
 
 def test_status_shows_pools_and_metrics(installed: Cluster) -> None:
     installed.api.served["8000/metrics"] = METRICS.format(requests=10, fast=5)
-    code, output = installed.run("status", "--cluster")
-    assert code == 0, output
+    output = installed.expect(0, "status", "--cluster")
     assert "default/quick: revision 1 (deployed), generation 1: ready" in output
     assert "prefill          2/2        2         0     0" in output
     assert "model openai/gpt-oss-20b: ready" in output
@@ -126,8 +121,7 @@ def test_status_of_a_release_that_is_not_ready_exits_with_an_error(installed: Cl
     installed.edit(engine={"image": "example.com/missing:1.6.1"})
     installed.apply("--no-wait")
     installed.api.served["8000/metrics"] = METRICS.format(requests=0, fast=0)
-    code, output = installed.run("status", "--cluster", "--json")
-    assert code == RolloutError.exit_code
+    output = installed.expect(RolloutError, "status", "--cluster", "--json")
     report = json.loads(output)
     assert report["ready"] is False
     assert report["metrics"] == {
@@ -166,9 +160,7 @@ class Watch:
         return code
 
 
-def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(
-    installed: Cluster,
-) -> None:
+def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(installed: Cluster) -> None:
     unavailable = threading.Event()
 
     def gate(path: str) -> None:
@@ -192,8 +184,7 @@ def test_a_watched_status_survives_api_errors_and_ends_with_q_or_ctrl_c(
 
 
 def test_status_without_metrics_still_shows_pools(installed: Cluster) -> None:
-    code, output = installed.run("status", "--cluster")
-    assert code == 0
+    output = installed.expect(0, "status", "--cluster")
     assert "no metrics: Pod default/quick-frontend-" in output
     assert "503: no endpoints available" in output or "503: Service Unavailable" in output
 
@@ -216,12 +207,11 @@ def test_history_and_rollback(installed: Cluster) -> None:
     good = installed.live()["spec"]
     installed.edit(decode={"replicas": 2})
     assert installed.apply()[0] == 0
-    code, output = installed.run("rollback", "--yes")
-    assert code == 0, output
+    output = installed.expect(0, "rollback", "--yes")
     assert "default/quick: revision 2 (deployed) → 1" in output
     assert "revision 3 is ready" in output
     assert installed.live()["spec"] == good
-    code, output = installed.run("history", "--json")
+    output = installed.run("history", "--json")[1]
     assert [(r["revision"], r["status"]) for r in json.loads(output)] == [
         (1, "superseded"),
         (2, "superseded"),
@@ -244,14 +234,11 @@ def test_history_with_a_revision_of_another_chart(installed: Cluster) -> None:
     record["chart"]["metadata"]["name"] = "other"
     packed = base64.b64encode(gzip.compress(json.dumps(record).encode()))
     secret["data"]["release"] = base64.b64encode(packed).decode()
-    code, output = installed.run("history")
-    assert code == 0, output
+    output = installed.expect(0, "history")
     assert next(line.split("  ")[-1] for line in output.splitlines()) == "of the chart other"
-    code, output = installed.run("rollback", "--yes")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "rollback", "--yes")
     assert "has no earlier revision that was ready" in output
-    code, output = installed.run("rollback", "1", "--yes")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "rollback", "1", "--yes")
     assert "revision 1 was installed from the chart other, not penstock" in output
 
 
@@ -262,8 +249,7 @@ def test_history_with_a_revision_of_another_chart(installed: Cluster) -> None:
 def test_a_rollback_to_a_missing_revision_is_rejected(
     installed: Cluster, revision: list[str], words: str
 ) -> None:
-    code, output = installed.run("rollback", *revision, "--yes")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "rollback", *revision, "--yes")
     assert words in output
     assert "stored revisions: 1" in output
 
@@ -274,29 +260,23 @@ def test_a_rollback_ends_an_interrupted_upgrade(installed: Cluster) -> None:
     installed.apply()
     _pend(installed, revision=2)
     installed.edit(decode={"replicas": 3})
-    code, output = installed.apply()
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, "apply", "--yes")
     assert "revision 2 is pending-upgrade" in output
     assert "If it was interrupted, run `penstock rollback`." in output
-    code, output = installed.run("rollback", "--yes")
-    assert code == 0, output
+    installed.expect(0, "rollback", "--yes")
     assert installed.apply()[0] == 0
     assert installed.replicas()["decode"] == 3
 
 
 def test_uninstall_keeps_the_model_cache_without_delete_cache(fresh: Cluster) -> None:
     fresh.edit(model={"cache": {"pvc": "quick-model-cache", "create": {"size": "200Gi"}}})
-    code, output = fresh.apply()
-    assert code == 0, output
-    code, output = fresh.run("uninstall", "--yes")
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
+    output = fresh.expect(0, "uninstall", "--yes")
     assert "PersistentVolumeClaim quick-model-cache is kept" in output
     left = {o["kind"] for o in fresh.api.store.objects.values()} - {"Namespace"}
     assert left <= {"PersistentVolumeClaim", "Pod", "Event"}
-    code, output = fresh.apply()
-    assert code == 0, output
-    code, output = fresh.run("uninstall", "--yes", "--delete-cache")
-    assert code == 0, output
+    fresh.expect(0, "apply", "--yes")
+    fresh.expect(0, "uninstall", "--yes", "--delete-cache")
     assert not fresh.api.store.of_kind("PersistentVolumeClaim")
     assert DGD not in fresh.api.store.objects
 
@@ -323,18 +303,15 @@ def test_invalid_arguments_are_rejected(fresh: Cluster, verb: str, arguments: li
 
 @pytest.mark.parametrize("verb", ["status", "rollback", "history", "uninstall"])
 def test_a_missing_release_is_an_error(fresh: Cluster, verb: str) -> None:
-    code, output = fresh.run(verb, *(["--cluster"] if verb == "status" else []))
-    assert code == ClusterError.exit_code
+    output = fresh.expect(ClusterError, verb, *(["--cluster"] if verb == "status" else []))
     assert "release default/quick: is not installed" in output
 
 
 def test_uninstall_removes_an_interrupted_installation(installed: Cluster) -> None:
     _pend(installed, revision=1)
     installed.edit(decode={"replicas": 2})
-    code, output = installed.apply()
-    assert (code, "If it was interrupted, run `penstock uninstall`." in output) == (
-        ClusterError.exit_code,
-        True,
+    assert "If it was interrupted, run `penstock uninstall`." in installed.expect(
+        ClusterError, "apply", "--yes"
     )
     assert installed.run("uninstall", "--yes")[0] == 0
     assert installed.apply()[0] == 0
@@ -346,8 +323,7 @@ def test_uninstall_finishes_an_interrupted_uninstallation(fresh: Cluster) -> Non
     with helm_python.Config(kubeconfig_path=fresh.kubeconfig, namespace="default") as config:
         config.uninstall(NAME)
     assert fresh.api.store.of_kind("ConfigMap")
-    code, output = fresh.run("uninstall", "--yes", "--delete-cache")
-    assert code == 0, output
+    fresh.expect(0, "uninstall", "--yes", "--delete-cache")
     assert not fresh.api.store.of_kind("ConfigMap")
     assert not fresh.api.store.of_kind("PersistentVolumeClaim")
     assert fresh.run("uninstall", "--yes")[0] == ClusterError.exit_code
@@ -375,8 +351,9 @@ def test_uninstall_without_a_record_keeps_the_claims_of_a_graph_without_pods(
         store.remove(key)
     installed.operator.stop()
     before = set(store.objects)
-    code, output = installed.run("uninstall", "--yes", "--delete-cache")
-    assert (code, f"dynamographdeployment/{NAME}" in output) == (ClusterError.exit_code, True)
+    assert f"dynamographdeployment/{NAME}" in installed.expect(
+        ClusterError, "uninstall", "--yes", "--delete-cache"
+    )
     assert set(store.objects) == before
 
 
@@ -393,8 +370,7 @@ def test_uninstall_without_a_record_deletes_nothing_that_serves(
             manifest["metadata"].setdefault("annotations", {}).update(names)
             store.write(key_of(manifest), manifest, trusted=True)
     before = set(store.objects)
-    code, output = installed.run("uninstall", "--yes")
-    assert code == ClusterError.exit_code, output
+    output = installed.expect(ClusterError, "uninstall", "--yes")
     assert set(store.objects) == before
     assert "configmap/quick-" in output or by == "helm"
     assert "dynamographdeployment/quick" in output
@@ -421,8 +397,7 @@ def test_the_default_namespace_is_the_contexts(fresh: Cluster) -> None:
     fresh.api.store.write(("v1", "namespaces", "", "serving"), space)
     text = fresh.kubeconfig.read_text()
     fresh.kubeconfig.write_text(text.replace("namespace: default", "namespace: serving"))
-    code, output = fresh.apply("--no-wait")
-    assert code == 0, output
+    output = fresh.expect(0, "apply", "--yes", "--no-wait")
     assert "serving/quick, compared with no installed release" in output
     assert {key[2] for key in fresh.api.store.objects if key[1] == "configmaps"} == {"serving"}
     assert fresh.run("history", "--namespace", "default")[0] == ClusterError.exit_code
@@ -430,6 +405,5 @@ def test_the_default_namespace_is_the_contexts(fresh: Cluster) -> None:
 
 @pytest.mark.parametrize("verb", [("status", "--cluster"), ("history",)])
 def test_a_missing_namespace_is_named(installed: Cluster, verb: tuple[str, ...]) -> None:
-    code, output = installed.run(*verb, "--namespace", "serving")
-    assert code == ClusterError.exit_code
+    output = installed.expect(ClusterError, *verb, "--namespace", "serving")
     assert "namespace serving: does not exist. Fix: Select another one with --namespace" in output

@@ -61,15 +61,6 @@ def test_the_draft_model_is_downloaded_too(chart: Chart) -> None:
     assert chart.config(values, "decode")["speculative_config"]["speculative_model"] == path
 
 
-def test_the_job_has_a_new_name_when_its_models_change() -> None:
-    def name(values: Values) -> str:
-        return str(of_kind(values, "Job")[0]["metadata"]["name"])
-
-    first = graph_values("trtllm", model=fetched())
-    assert name(first) == name({**first, "frontend": {"replicas": 3}})
-    assert name(first) != name({**first, "model": {**fetched(), "revision": "a" * 40}})
-
-
 FAKE_HF = """#!/bin/sh
 [ "$1" = download ] && [ "$3" = --revision ] && [ "$5" = --local-dir ] || exit 9
 [ "$2" = broken/model ] && exit 1
@@ -187,14 +178,6 @@ def test_pod_monitors_name_graph_and_pool_on_every_series() -> None:
         assert f"demo-{labels['app_kubernetes_io_component']}" == monitor["metadata"]["name"]
     ports = [m["spec"]["podMetricsEndpoints"][0]["port"] for m in monitors]
     assert ports == ["http", "system", "system"]
-
-
-def test_a_topology_applies_to_the_whole_graph(chart: Chart) -> None:
-    values = graph_values(cluster={"topology": {"name": "racks", "pack_domain": "rack"}})
-    assert chart.dgd(values)["spec"]["topologyConstraint"] == {
-        "clusterTopologyName": "racks",
-        "packDomain": "rack",
-    }
 
 
 @pytest.mark.parametrize("member", [1, 3])

@@ -18,21 +18,6 @@ def graph(kind: str, config: Values | None = None, **sections: Any) -> Values:
     return graph_values(kind, model=MODEL, engine=engine, **sections)
 
 
-def test_trtllm_prefill(chart: Chart) -> None:
-    assert chart.config(graph("trtllm", prefill={"gpus": 2}), "prefill") == {
-        "tensor_parallel_size": 2,
-        "max_seq_len": 131072,
-        "enable_chunked_prefill": True,
-        "revision": "abc",
-        "kv_cache_config": {"enable_block_reuse": True},
-        "disable_overlap_scheduler": True,
-        "cache_transceiver_config": {
-            "backend": "NIXL",
-            "max_tokens_in_buffer": 131072,
-        },
-    }
-
-
 def test_trtllm_chunks_prompts_only_where_they_exceed_a_step(chart: Chart) -> None:
     def config(pool: str, config_of_prefill: dict[str, object]) -> object:
         values = graph("trtllm", prefill={"gpus": 2, "config": config_of_prefill})
@@ -41,11 +26,6 @@ def test_trtllm_chunks_prompts_only_where_they_exceed_a_step(chart: Chart) -> No
     assert config("prefill", {"max_num_tokens": 131072}) is None
     assert config("prefill", {"enable_chunked_prefill": False}) is False
     assert config("decode", {}) is None
-
-
-def test_trtllm_decode_has_no_block_reuse_and_keeps_its_scheduler(chart: Chart) -> None:
-    config = chart.config(graph("trtllm"), "decode")
-    assert not {"kv_cache_config", "disable_overlap_scheduler"} & config.keys()
 
 
 def test_aggregated_trtllm_has_no_kv_transfer(chart: Chart) -> None:
@@ -102,65 +82,12 @@ def test_trtllm_speculation_is_the_same_in_both_pools(chart: Chart, method: str)
     )
 
 
-def test_vllm_prefill(chart: Chart) -> None:
-    values = graph("vllm", speculation=EAGLE, kv_transfer={"timeout_ms": 60000})
-    assert chart.config(values, "prefill") == {
-        "tensor-parallel-size": 1,
-        "max-model-len": 131072,
-        "revision": "abc",
-        "enable-prefix-caching": True,
-        "kv-events-config": {
-            "enable_kv_cache_events": True,
-            "publisher": "zmq",
-            "topic": "kv-events",
-            "endpoint": "tcp://*:20080",
-        },
-        "kv-transfer-config": {
-            "kv_connector": "NixlConnector",
-            "kv_role": "kv_both",
-            "kv_load_failure_policy": "recompute",
-            "kv_connector_extra_config": {"kv_lease_duration": 60},
-        },
-        "speculative-config": {
-            "method": "eagle3",
-            "num_speculative_tokens": 3,
-            "model": "x/draft",
-        },
-    }
-
-
-def test_vllm_decode_publishes_no_events_but_transfers_kv(chart: Chart) -> None:
-    config = chart.config(graph("vllm"), "decode")
-    assert "kv-events-config" not in config
-    assert config["kv-transfer-config"]["kv_role"] == "kv_both"
-
-
 def test_vllm_on_several_nodes_passes_its_parallelism_as_arguments(chart: Chart) -> None:
     values = graph("vllm", decode={"gpus": 8, "nodes": 2})
     args = chart.args(values, "decode")
     assert args[args.index("--tensor-parallel-size") + 1] == "16"
     assert "--tensor-parallel-size" not in chart.args(values, "prefill")
     assert chart.component(values, "decode")["multinode"] == {"nodeCount": 2}
-
-
-def test_sglang_prefill(chart: Chart) -> None:
-    assert chart.config(graph("sglang", speculation=EAGLE), "prefill") == {
-        "tp-size": 1,
-        "context-length": 131072,
-        "revision": "abc",
-        "kv-events-config": {
-            "publisher": "zmq",
-            "topic": "kv-events",
-            "endpoint": "tcp://*:5557",
-        },
-        "host": "0.0.0.0",
-        "disaggregation-transfer-backend": "nixl",
-        "speculative-algorithm": "EAGLE3",
-        "speculative-draft-model-path": "x/draft",
-        "speculative-num-steps": 3,
-        "speculative-eagle-topk": 1,
-        "speculative-num-draft-tokens": 4,
-    }
 
 
 def test_sglang_attention_data_parallelism_needs_no_extra_gpus(chart: Chart) -> None:
@@ -272,11 +199,7 @@ def test_llamacpp_gets_the_context_and_its_role(chart: Chart) -> None:
     values = graph_values(
         "llamacpp", model=MODEL, engine=engine, prefill={"config": {"n_batch": 64}}
     )
-    assert chart.config(values, "prefill") == {
-        "n_ctx_seq": 131072,
-        "n_parallel": 8,
-        "n_batch": 64,
-    }
+    assert chart.config(values, "prefill") == {"n_ctx_seq": 131072, "n_parallel": 8, "n_batch": 64}
     assert chart.config(values, "decode") == {"n_ctx_seq": 131072, "n_parallel": 8}
     for pool in ("prefill", "decode"):
         args = chart.args(values, pool)

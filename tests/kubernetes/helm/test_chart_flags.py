@@ -13,7 +13,7 @@ from dynamo.llm import KvRouterConfig
 from dynamo.mocker.args import parse_args
 from dynamo.mocker.config import normalize_mocker_config
 
-from penstock.engines.substitutes import flag_table
+from penstock.engines.flags import load
 from penstock.engines.versions import knows
 from penstock.graph.versions import VERSIONS
 from tests.support.charts import Chart, Values, graph_values
@@ -206,7 +206,7 @@ def test_the_parser_of_the_mocker_accepts_its_arguments(chart: Chart) -> None:
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
 def test_derived_keys_are_flags_of_vllm(chart: Chart, pool: str) -> None:
-    known = {flag for option in flag_table()["options"] for flag in option["flags"]}
+    known = {flag for option in load("vllm_flags.json")["options"] for flag in option["flags"]}
     values = graph_values(
         "vllm",
         model={"id": "a/b", "context_length": 4096, "revision": "main"},

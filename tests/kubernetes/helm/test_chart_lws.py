@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from penstock.engines.substitutes import flag_table
+from penstock.engines.flags import load
 from penstock.manifests.render import chart_path
 from penstock.manifests.source import open_source
 from tests.support.charts import Chart, Values, graph_values, of_kind
@@ -134,7 +134,7 @@ def test_vllm_with_complete_ranks_on_each_node_serves_on_each() -> None:
 
 
 def test_vllm_accepts_the_flags() -> None:
-    known = {flag for option in flag_table()["options"] for flag in option["flags"]}
+    known = {flag for option in load("vllm_flags.json")["options"] for flag in option["flags"]}
     config = {"tensor_parallel_size": 4, "data_parallel_size": 4}
     for values in (grouped("vllm"), grouped("vllm", decode={"config": config})):
         for container in mains(values):
@@ -299,23 +299,6 @@ def test_a_drained_node_takes_one_pod_of_the_pool_at_a_time() -> None:
 
 
 POD_BUDGET = "PodDisruptionBudget"
-
-
-def test_all_workers_share_a_generation_and_replicas_keep_it() -> None:
-    def generations(values: Values) -> set[str]:
-        pods = [t["spec"] for t in templates(values)]
-        pods += [o["spec"]["template"]["spec"] for o in of_kind(values, "Deployment")]
-        return {
-            variable["value"]
-            for pod in pods
-            for variable in pod["containers"][0]["env"]
-            if variable["name"] == "DYN_NAMESPACE_WORKER_SUFFIX"
-        }
-
-    first = generations(grouped("sglang"))
-    assert len(first) == 1
-    assert generations(grouped("sglang", decode={"replicas": 7})) == first
-    assert generations(grouped("sglang", decode={"nodes": 4})) != first
 
 
 def test_a_graph_with_a_key_is_read_as_a_dgd_which_needs_none(tmp_path: Path) -> None:

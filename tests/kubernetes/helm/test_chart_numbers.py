@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -111,8 +110,3 @@ def test_a_config_of_the_mocker_is_json(chart: Chart) -> None:
     config = {"engine": {"num_gpu_blocks": 1048576, "speedup_ratio": 0.5}}
     values = graph_values(engine={"kind": "mocker", "config": config})
     assert json.loads(chart.config_text(values, "decode"))["engine"]["num_gpu_blocks"] == 1048576
-
-
-def test_the_rendered_text_and_objects_agree(chart: Chart) -> None:
-    rendered = chart.render(graph_values())
-    assert tuple(yaml.safe_load_all(rendered.text)) == rendered.objects

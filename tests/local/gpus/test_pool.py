@@ -13,8 +13,7 @@ from penstock.errors import MissingToolError
 from penstock.local.deployment import Program
 from penstock.local.generations import with_generations
 from penstock.local.gpus.gpu import Inventory
-from penstock.local.gpus.needs import gpu_needs
-from penstock.local.gpus.notes import gpu_notes
+from penstock.local.gpus.needs import gpu_needs, gpu_notes
 from penstock.local.gpus.nvml import read_inventory
 from penstock.local.gpus.pool import GpuPool
 from penstock.local.process import Child

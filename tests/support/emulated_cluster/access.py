@@ -149,17 +149,21 @@ def forbidden(user: User, action: Action) -> ApiError:
     return ApiError(403, "Forbidden", text, {k: v for k, v in details.items() if v})
 
 
+def split_path(path: Sequence[str]) -> tuple[str, str, str, str, str]:
+    """apiVersion, namespace, plural, name and subresource; "" for what the path does not have."""
+    start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
+    rest, namespace = list(path[start:]), ""
+    if rest[:1] == ["namespaces"] and rest[2:]:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest, "", "", "")[:3]
+    return "/".join(path[1:start]), namespace, plural, name, subresource
+
+
 def action_of(method: str, path: Sequence[str], query: Object) -> Action | None:
     """What a request does; None for discovery, which everyone may read."""
-    start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
-    if not start or len(path) <= start:
+    version, namespace, resource, name, subresource = split_path(path)
+    if not version or not resource:
         return None
-    group = path[1] if start == 3 else ""
-    rest = list(path[start:])
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        namespace, rest = rest[1], rest[2:]
-    resource, name, subresource = (*rest, "", "", "")[:3]
     if resource == "namespaces" and method == "POST":
         name = ""
     reading = "get" if name else "watch" if query.get("watch") in ("1", "true") else "list"
@@ -167,7 +171,7 @@ def action_of(method: str, path: Sequence[str], query: Object) -> Action | None:
     verb = verbs.get(method, "delete" if name else "deletecollection")
     return Action(
         verb=verb,
-        group=group,
+        group=version.rpartition("/")[0],
         resource=resource,
         subresource=subresource,
         namespace=namespace,

@@ -39,18 +39,17 @@ from tests.support.emulated_cluster.store import (
     Key,
     Object,
     Store,
+    not_found,
 )
 from tests.support.scripted_http import QuietServer
 
 LOOPBACK = "127.0.0.1"
 REVIEW = (f"{access.REVIEWS}/v1", "selfsubjectaccessreviews", "", "")
+# Kinds with the subresource `scale`.
 SCALED = (
-    "deployments",
-    "dynamographdeploymentscalingadapters",
-    "leaderworkersets",
-    "replicasets",
+    "deployments", "dynamographdeploymentscalingadapters", "leaderworkersets", "replicasets",
     "statefulsets",
-)  # kinds with the subresource `scale`
+)  # fmt: skip
 NOT_FOUND = "404 page not found"  # for a kind that the API server does not know
 TOO_MANY = "Too many requests, please try again later."
 
@@ -104,6 +103,19 @@ class ApiServer:
         self._server.shutdown()
         self._server.server_close()
         assert (self.refused_reviews, self.faults) == ([], [])
+
+    def refuse(
+        self, part: str, error: ApiError, method: str = "", *, of_dry_runs: bool = True
+    ) -> None:
+        """Answer with the error where both patterns match. ``of_dry_runs``: also a dry run."""
+
+        def gate(path: str) -> None:
+            request = self.requests[-1]
+            is_chosen = re.match(method, request) and (of_dry_runs or "dryRun" not in request)
+            if re.search(part, path) and is_chosen:
+                raise error
+
+        self.gate = gate
 
     @property
     def resources(self) -> dict[str, dict[str, str]]:
@@ -223,12 +235,12 @@ class _Handler(BaseHTTPRequestHandler):
         if subresource == "eviction":
             return 201, pods.evict(store, key, body)
         if key[1] == "pods" and subresource in ("log", "proxy"):
-            return 200, writes.existing(store, (*key[:3], key[3].partition(":")[0]))
+            return 200, store.existing((*key[:3], key[3].partition(":")[0]))
         if subresource and (key[1] not in SCALED or subresource != "scale"):
-            raise ApiError(404, "NotFound", *writes.not_found(key))
+            raise not_found(key)
         if subresource == "scale":
             if self.command == "GET":
-                return 200, _scale(writes.existing(store, key))
+                return 200, _scale(store.existing(key))
             return 200, _scale(writes.set_scale(store, key, body, query, agent, self.command))
         match self.command:
             case "GET" if query.get("watch") in ("true", "1"):
@@ -236,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return None
             case "GET":
                 requests.require_list(store, query)
-                return 200, writes.existing(store, key) if key[3] else _listed(store, key, query)
+                return 200, store.existing(key) if key[3] else _listed(store, key, query)
             case "POST":
                 return 201, writes.create(store, key, body, query, agent)
             case "PUT":
@@ -289,7 +301,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, path: list[str]) -> None:
         """exec and portforward of a pod."""
         key, subresource = _place(path, self.api.resources)
-        writes.existing(self.api.store, key)
+        self.api.store.existing(key)
         query = parse_qs(urlsplit(self.path).query)
         if subresource == "exec":
             code, output = self.api.containers.run(key, query["command"])
@@ -409,12 +421,7 @@ def _resources(version: str, resources: dict[str, dict[str, str]]) -> Object:
 
 def _place(path: list[str], resources: dict[str, dict[str, str]]) -> tuple[Key, str]:
     """The object or the list of a path, and the subresource; 404 for what is not known."""
-    start = {"api": 2, "apis": 3}.get(path[0] if path else "", 0)
-    version, rest = "/".join(path[1:start]), path[start:]
-    namespace = ""
-    if len(rest) >= 2 and rest[0] == "namespaces" and rest[2:]:
-        namespace, rest = rest[1], rest[2:]
-    plural, name, subresource = (*rest, "", "", "")[:3]
+    version, namespace, plural, name, subresource = access.split_path(path)
     if plural not in resources.get(version, {}):
         raise ApiError(404, "", NOT_FOUND)
     return (version, plural, namespace, name), subresource

@@ -11,14 +11,8 @@ import json
 import math
 from typing import Any
 
-from tests.support.emulated_cluster.kubelet import (
-    Kubelet,
-    is_ending,
-    is_ready,
-    key_of,
-    reference_to,
-)
-from tests.support.emulated_cluster.store import Object, Store
+from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready, reference_to
+from tests.support.emulated_cluster.store import Object, Store, key_of
 
 MOST = "deployment.kubernetes.io/max-replicas"
 ASKED = "deployment.kubernetes.io/desired-replicas"
@@ -48,8 +42,7 @@ def reconcile_replica_set(store: Store, kubelet: Kubelet, replica_set: Object) -
         kubelet.delete(pod)
         pods.remove(pod)
     ready = sum(map(is_ready, pods))
-    status = {"replicas": desired, "readyReplicas": ready}
-    _set(store, replica_set, status=status)
+    store.set_status(replica_set, {"replicas": desired, "readyReplicas": ready})
 
 
 def reconcile_deployment(store: Store, deployment: Object) -> None:
@@ -79,7 +72,7 @@ def reconcile_deployment(store: Store, deployment: Object) -> None:
             store.remove(key_of(each))  # a real one keeps ten of them
         else:
             store.write(key_of(each), each, trusted=True)
-    _set(store, deployment, status=_status(deployment, sets, newest, replicas))
+    store.set_status(deployment, _status(deployment, sets, newest, replicas))
 
 
 def _limits(spec: Object, replicas: int) -> tuple[int, int]:
@@ -179,8 +172,3 @@ def _status(deployment: Object, sets: list[Object], newest: Object, replicas: in
             }
         ],
     }
-
-
-def _set(store: Store, manifest: Object, *, status: Object) -> None:
-    if manifest.get("status") != status:
-        store.write(key_of(manifest), {**manifest, "status": status}, trusted=True)

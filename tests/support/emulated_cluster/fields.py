@@ -24,14 +24,9 @@ Owners = dict["Manager", set[Path]]
 FIRST = "before-first-apply"  # owns the fields of an object that had no owners
 UNOWNED = ("apiVersion", "kind", "status")
 UNOWNED_METADATA = (
-    "name",
-    "namespace",
-    "uid",
-    "generation",
-    "resourceVersion",
-    "managedFields",
+    "name", "namespace", "uid", "generation", "resourceVersion", "managedFields",
     "creationTimestamp",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from tests.support.emulated_cluster import adapters, fields, groups
 from tests.support.emulated_cluster.deployments import digest, scaled
-from tests.support.emulated_cluster.kubelet import Kubelet, key_of, reference_to
-from tests.support.emulated_cluster.store import Object, Store
+from tests.support.emulated_cluster.kubelet import Kubelet, reference_to
+from tests.support.emulated_cluster.store import Object, Store, key_of
 
 WORKERS = ("prefill", "decode", "worker")
 HASH = "nvidia.com/current-worker-hash-v2"  # annotation: the generation that serves
@@ -93,8 +93,7 @@ def reconcile_component(store: Store, kubelet: Kubelet, component: Object) -> No
         "component": {"componentKind": "Deployment", "componentNames": [meta["name"]], **number},
         "conditions": [{"type": "Available", "status": str(done)}],
     }
-    if component.get("status") != status:
-        store.write(key_of(component), {**component, "status": status}, trusted=True)
+    store.set_status(component, status)
 
 
 def _reconcile_generations(store: Store, kubelet: Kubelet, graph: Object) -> None:
@@ -257,9 +256,7 @@ def _write_status(
     }
     if rolling:
         status["rollingUpdate"] = rolling
-    live = store.objects[key_of(graph)]
-    if live.get("status") != status:
-        store.write(key_of(graph), {**live, "status": status}, trusted=True)
+    store.set_status(store.objects[key_of(graph)], status)
 
 
 def _not_ready(component: Object) -> str:

@@ -6,7 +6,7 @@ One pod stands for a group. One group more than desired starts before an old one
 from __future__ import annotations
 
 from tests.support.emulated_cluster.deployments import digest
-from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready, key_of
+from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready
 from tests.support.emulated_cluster.store import Object, Store
 
 COUNTS = ("replicas", "updatedReplicas", "readyReplicas")
@@ -30,8 +30,7 @@ def reconcile_set(store: Store, kubelet: Kubelet, manifest: Object) -> None:
             "availableReplicas": counts["readyReplicas"],
             **counts,
         }
-    if manifest.get("status") != status:
-        store.write(key_of(manifest), {**manifest, "status": status}, trusted=True)
+    store.set_status(manifest, status)
 
 
 def reconcile_graph(store: Store, kubelet: Kubelet, graph: Object, worker_hash: str) -> None:
@@ -59,8 +58,7 @@ def reconcile_graph(store: Store, kubelet: Kubelet, graph: Object, worker_hash: 
         "conditions": [ready],
         "components": states,
     }
-    if graph.get("status") != status:
-        store.write(key_of(graph), {**graph, "status": status}, trusted=True)
+    store.set_status(graph, status)
 
 
 def _is_done(counts: dict[str, int], replicas: int) -> bool:

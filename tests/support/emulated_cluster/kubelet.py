@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.support.emulated_cluster import policies
-from tests.support.emulated_cluster.store import RESOURCES, ApiError, Key, Object, Store
+from tests.support.emulated_cluster.store import ApiError, Object, Store, key_of
 
 
 @dataclass
@@ -125,12 +125,6 @@ class Kubelet:
     def _free_gpus(self) -> int:
         pods = self.store.of_kind("Pod")
         return self.machine.gpus - sum(_gpus(p) for p in pods if _is_scheduled(p))
-
-
-def key_of(manifest: Object) -> Key:
-    meta, version = manifest["metadata"], manifest["apiVersion"]
-    plural = next(p for p, kind in RESOURCES[version].items() if kind == manifest["kind"])
-    return version, plural, meta["namespace"], meta["name"]
 
 
 def warning(about: Object, reason: str, message: str) -> Object:

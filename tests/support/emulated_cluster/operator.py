@@ -9,12 +9,12 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
-from penstock.cluster.wait import Clock
+from penstock.cluster.rollout import Clock
 from tests.support.emulated_cluster import adapters, deployments, fields, graphs, groups
 from tests.support.emulated_cluster.api_server import ApiServer
-from tests.support.emulated_cluster.kubelet import Kubelet, Machine, is_ending, is_ready, key_of
+from tests.support.emulated_cluster.kubelet import Kubelet, Machine, is_ending, is_ready
 from tests.support.emulated_cluster.requests import webhook_error
-from tests.support.emulated_cluster.store import Object, Store
+from tests.support.emulated_cluster.store import Object, Store, key_of
 
 COMPONENT = "penstock/component"
 GRAPH = "DynamoGraphDeployment"

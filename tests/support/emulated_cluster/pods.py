@@ -20,10 +20,7 @@ def evict(store: Store, key: Key, body: Object) -> Object:
         if (body.get("metadata") or {}).get("name", key[3]) != key[3]:
             text = "name in URL does not match name in Eviction object"
             raise ApiError(400, "BadRequest", text)
-        pod = store.objects.get(key)
-        if pod is None:
-            details = {"name": key[3], "kind": "pods"}
-            raise ApiError(404, "NotFound", f'pods "{key[3]}" not found', details)
+        pod = store.existing(key)
         require_uid(pod, body.get("deleteOptions") or {})
         for budget in _budgets(store, key[2], pod):
             _require_allowed(store, budget)

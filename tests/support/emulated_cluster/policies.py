@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.support.emulated_cluster import fields
-from tests.support.emulated_cluster.store import ApiError, Key, Object, Store, invalid
+from tests.support.emulated_cluster.store import (
+    ApiError,
+    Key,
+    Object,
+    Store,
+    details,
+    invalid,
+    resource,
+)
 from tests.support.kubernetes_schemas.syntax import quantity
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -240,10 +247,5 @@ def _quoted(names: list[str]) -> list[str]:
 
 
 def _forbidden(key: Key, message: str, causes: list[Object] | None = None) -> ApiError:
-    group = key[0].rpartition("/")[0]
-    resource = f"{key[1]}.{group}" if group else key[1]
-    details: Object = {"name": key[3], **({"group": group} if group else {}), "kind": key[1]}
-    if causes:
-        details["causes"] = causes
-    text = f'{resource} "{key[3]}" is forbidden: {message}'
-    return ApiError(403, "Forbidden", text, fields.copied(details))
+    text = f'{resource(key)} "{key[3]}" is forbidden: {message}'
+    return ApiError(403, "Forbidden", text, details(key) | ({"causes": causes} if causes else {}))

@@ -20,7 +20,8 @@ import yaml
 
 from penstock.cli import arguments
 from penstock.cli import main as cli
-from penstock.cluster.wait import Clock
+from penstock.cluster.rollout import Clock
+from penstock.errors import PenstockError
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import Machine
 from tests.support.emulated_cluster.operator import Operator
@@ -52,6 +53,12 @@ class Penstock:
         code = cli.main([verb, str(self.graph), *arguments, *self._where()])
         captured = self.capsys.readouterr()
         return code, captured.out + captured.err
+
+    def expect(self, end: int | type[PenstockError], verb: str, *arguments: str) -> str:
+        """The whole output of a verb that must exit with this code, or with that of the error."""
+        code, output = self.run(verb, *arguments)
+        assert code == (end if isinstance(end, int) else end.exit_code), output
+        return output
 
     def start(
         self, verb: str, *arguments: str, terminal: int | None = None

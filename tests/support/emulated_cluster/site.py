@@ -18,7 +18,7 @@ import yaml
 
 import kubernetes
 from penstock.cli import arguments
-from penstock.cluster.wait import Timeouts
+from penstock.cluster.rollout import Timeouts
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.kubelet import is_ending, is_ready
 from tests.support.emulated_cluster.operator import Operator

@@ -61,13 +61,7 @@ RESOURCES = {
     "scheduling.k8s.io/v1": {"priorityclasses": "PriorityClass"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
 }
-CLUSTER_SCOPED = (
-    "namespaces",
-    "nodes",
-    "clusterroles",
-    "clusterrolebindings",
-    "priorityclasses",
-)
+CLUSTER_SCOPED = ("namespaces", "nodes", "clusterroles", "clusterrolebindings", "priorityclasses")
 
 
 class ApiError(Exception):
@@ -120,8 +114,27 @@ def _reason(message: str) -> str:
 
 def full_kind(key: Key) -> str:
     """The kind with its group: `Deployment.apps`, `Pod`."""
-    kind, group = RESOURCES[key[0]][key[1]], key[0].rpartition("/")[0]
-    return f"{kind}.{group}" if group else kind
+    return _with_group(RESOURCES[key[0]][key[1]], key)
+
+
+def resource(key: Key) -> str:
+    """The plural with its group: `deployments.apps`, `pods`."""
+    return _with_group(key[1], key)
+
+
+def _with_group(name: str, key: Key) -> str:
+    group = key[0].rpartition("/")[0]
+    return f"{name}.{group}" if group else name
+
+
+def details(key: Key) -> Object:
+    """What an error says of the object that it is about."""
+    group = key[0].rpartition("/")[0]
+    return {"name": key[3], **({"group": group} if group else {}), "kind": key[1]}
+
+
+def not_found(key: Key) -> ApiError:
+    return ApiError(404, "NotFound", f'{resource(key)} "{key[3]}" not found', details(key))
 
 
 @dataclass
@@ -171,6 +184,17 @@ class Store:
         self.log.append((self.version, kind, key, fields.copied(manifest)))
         self.lock.notify_all()
 
+    def existing(self, key: Key) -> Object:
+        """The object. Raises ApiError (404)."""
+        if key not in self.objects:
+            raise not_found(key)
+        return self.objects[key]
+
+    def set_status(self, manifest: Object, status: Object) -> None:
+        """Write the status of a controller, if it has changed."""
+        if manifest.get("status") != status:
+            self.write(key_of(manifest), {**manifest, "status": status}, trusted=True)
+
     def of_kind(self, kind: str, owner: Object | None = None) -> list[Object]:
         """Copies of the objects of a kind, oldest first; of one owner only, if given."""
         with self.lock:
@@ -190,6 +214,12 @@ class Store:
             for number, kind, key, manifest in fresh:
                 version = number
                 yield kind, key, manifest
+
+
+def key_of(manifest: Object) -> Key:
+    meta, version = manifest["metadata"], manifest["apiVersion"]
+    plural = next(p for p, kind in RESOURCES[version].items() if kind == manifest["kind"])
+    return version, plural, meta["namespace"], meta["name"]
 
 
 def _is_owned(manifest: Object, owner: Object) -> bool:

@@ -24,8 +24,10 @@ from tests.support.emulated_cluster.store import (
     Key,
     Object,
     Store,
+    details,
     full_kind,
     invalid,
+    resource,
 )
 from tests.support.kubernetes_schemas.syntax import quantity
 
@@ -35,14 +37,9 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 # Of a StatefulSet.
 MUTABLE = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-)
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
+)  # fmt: skip
 # Of the specs of other kinds.
 FIXED = {
     "Deployment": ("selector",),
@@ -75,8 +72,8 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         requests.require_names(key, name, body)
         if key in store.objects:
-            text = f'{_resource(key)} "{key[3]}" already exists'
-            raise ApiError(409, "AlreadyExists", text, _details(key))
+            text = f'{resource(key)} "{key[3]}" already exists'
+            raise ApiError(409, "AlreadyExists", text, details(key))
         manifest["metadata"]["name"] = name
         return _write(store, key, None, manifest, query, _updater(query, agent, version))
 
@@ -84,7 +81,7 @@ def create(store: Store, place: Key, body: Object, query: Query, agent: str) -> 
 def replace(store: Store, key: Key, body: Object, query: Query, agent: str) -> Object:
     """PUT. The status stays as it is."""
     with store.lock:
-        old = existing(store, key)
+        old = store.existing(key)
         manifest = {"kind": old["kind"], **fields.copied(body), "apiVersion": key[0]}
         requests.require_place(key, manifest, (body.get("metadata") or {}).get("name", ""))
         validation.require_types(key, manifest, by_apply=False, strict=_is_strict(query))
@@ -104,7 +101,7 @@ def patch(store: Store, key: Key, body: Any, query: Query, agent: str, media: st
         if "force" in query:
             text = "Forbidden: may not be specified for non-apply patch"
             raise requests.option("PatchOptions", "force", text)
-        old = existing(store, key)
+        old = store.existing(key)
         if media == JSON_PATCH:
             patched = _json_patched(old, body)
         elif media == STRATEGIC:
@@ -135,7 +132,7 @@ def set_scale(
 ) -> Object:
     """PUT or merge patch of the `scale` subresource."""
     with store.lock:
-        old = existing(store, key)
+        old = store.existing(key)
         if method == "PUT":
             requests.require_name(key, (body.get("metadata") or {}).get("name", ""))
         replicas = body["spec"]["replicas"]
@@ -152,7 +149,7 @@ def delete(store: Store, key: Key, options: Object, query: Query) -> Object:
     """DELETE. An object with finalizers of controllers stays, with a `deletionTimestamp`."""
     with store.lock:
         requests.require_delete_options(options)
-        old = existing(store, key)
+        old = store.existing(key)
         _require_preconditions(key, old, options.get("preconditions") or {})
         if is_dry_run(query):
             return old
@@ -166,27 +163,12 @@ def _require_preconditions(key: Key, old: Object, required: Object) -> None:
     live = old["metadata"]["uid"]
     if required.get("uid", live) == live:
         return
-    group = key[0].rpartition("/")[0]
-    kind = RESOURCES[key[0]][key[1]]
-    what = f"{kind}.{group}" if group else kind
     text = (
-        f'Operation cannot be fulfilled on {what} "{key[3]}": the UID in the precondition '
-        f"({required['uid']}) does not match the UID in record ({live}). The object might have "
-        "been deleted and then recreated"
+        f'Operation cannot be fulfilled on {full_kind(key)} "{key[3]}": the UID in the '
+        f"precondition ({required['uid']}) does not match the UID in record ({live}). The object "
+        "might have been deleted and then recreated"
     )
-    raise ApiError(409, "Conflict", text, {**_details(key), "kind": kind})
-
-
-def existing(store: Store, key: Key) -> Object:
-    """The object. Raises ApiError (404)."""
-    if key not in store.objects:
-        raise ApiError(404, "NotFound", *not_found(key))
-    return store.objects[key]
-
-
-def not_found(key: Key) -> tuple[str, Object]:
-    """The text and the details of the error."""
-    return f'{_resource(key)} "{key[3]}" not found', _details(key)
+    raise ApiError(409, "Conflict", text, {**details(key), "kind": RESOURCES[key[0]][key[1]]})
 
 
 def is_dry_run(query: Query) -> bool:
@@ -234,10 +216,10 @@ def _require_version(key: Key, old: Object | None, new: Object) -> None:
     sent = new["metadata"].get("resourceVersion")
     if sent and (old is None or sent != old["metadata"]["resourceVersion"]):
         text = (
-            f'Operation cannot be fulfilled on {_resource(key)} "{key[3]}": the object has been '
+            f'Operation cannot be fulfilled on {resource(key)} "{key[3]}": the object has been '
             "modified; please apply your changes to the latest version and try again"
         )
-        raise ApiError(409, "Conflict", text, _details(key))
+        raise ApiError(409, "Conflict", text, details(key))
 
 
 def _require_uid(key: Key, old: Object, new: Object) -> None:
@@ -246,11 +228,11 @@ def _require_uid(key: Key, old: Object, new: Object) -> None:
         return
     where = f"StorageError: invalid object, Code: 4, Key: /registry/{key[1]}/{key[2]}/{key[3]}"
     text = (
-        f'Operation cannot be fulfilled on {_resource(key)} "{key[3]}": {where}, ResourceVersion: '
+        f'Operation cannot be fulfilled on {resource(key)} "{key[3]}": {where}, ResourceVersion: '
         f"0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object "
         f"meta: {live}"
     )
-    raise ApiError(409, "Conflict", text, _details(key))
+    raise ApiError(409, "Conflict", text, details(key))
 
 
 def _require_mutable(key: Key, old: Object | None, new: Object) -> None:
@@ -316,16 +298,6 @@ def _other_than_images(pod: Object) -> Object:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _resource(key: Key) -> str:
-    group = key[0].rpartition("/")[0]
-    return f"{key[1]}.{group}" if group else key[1]
-
-
-def _details(key: Key) -> Object:
-    group = key[0].rpartition("/")[0]
-    return {"name": key[3], **({"group": group} if group else {}), "kind": key[1]}
 
 
 def _updater(query: Query, agent: str, version: str) -> Manager:

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from tests.support.kubernetes_schemas.contents import content_problems, unnoticed_problems
-from tests.support.kubernetes_schemas.enums import enum_problems
+from tests.support.kubernetes_schemas.every_field import field_problems
 from tests.support.kubernetes_schemas.structure import structural_problems
 from tests.support.kubernetes_schemas.syntax import (
     LABEL_1035,
@@ -24,8 +24,6 @@ from tests.support.kubernetes_schemas.syntax import (
     PATH_SEGMENT,
     SUBDOMAIN,
     Problem,
-    annotation_problems,
-    label_problems,
     name_fault,
     under,
 )
@@ -44,21 +42,10 @@ NAMES = {
     **dict.fromkeys(RBAC, (PATH_SEGMENT, 253)),
 }
 K8S_IO = (
-    "admissionregistration",
-    "authentication",
-    "authorization",
-    "certificates",
-    "coordination",
-    "discovery",
-    "events",
-    "flowcontrol.apiserver",
-    "networking",
-    "node",
-    "rbac.authorization",
-    "resource",
-    "scheduling",
-    "storage",
-)
+    "admissionregistration", "authentication", "authorization", "certificates", "coordination",
+    "discovery", "events", "flowcontrol.apiserver", "networking", "node", "rbac.authorization",
+    "resource", "scheduling", "storage",
+)  # fmt: skip
 GROUPS = {"", "apps", "autoscaling", "batch", "policy", *(f"{name}.k8s.io" for name in K8S_IO)}
 
 Manifest = Mapping[str, Any]
@@ -80,7 +67,7 @@ def wrong_types(manifest: Manifest, version: str) -> list[Problem]:
 
 def refused(manifest: Manifest) -> list[Problem]:
     """What an API server refuses in an object of the right types."""
-    return sorted({*_meta(manifest), *content_problems(manifest), *enum_problems(manifest)})
+    return sorted({*_meta(manifest), *content_problems(manifest), *field_problems(manifest)})
 
 
 def is_builtin(manifest: Manifest) -> bool:
@@ -146,20 +133,3 @@ def _meta(manifest: Manifest) -> Iterator[Problem]:
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in FINALIZERS:
             yield under("metadata.finalizers", index), "is neither standard nor fully qualified"
-    yield from _labels(manifest, "")
-
-
-def _labels(value: Any, place: str) -> Iterator[Problem]:
-    """Labels and annotations at any depth, in templates and selectors too."""
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _labels(item, under(place, index))
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            where = under(place, str(key))
-            if key in ("labels", "matchLabels", "nodeSelector"):
-                yield from label_problems(item, where)
-            elif key == "annotations":
-                yield from annotation_problems(item, where)
-            elif key not in ("data", "stringData", "binaryData"):
-                yield from _labels(item, where)

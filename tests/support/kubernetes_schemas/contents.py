@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tests.support.kubernetes_schemas.every_field import matches
 from tests.support.kubernetes_schemas.pods import (
     number_problems,
     pod_problems,
@@ -21,7 +22,6 @@ from tests.support.kubernetes_schemas.pods import (
     refused_problems,
     templates,
 )
-from tests.support.kubernetes_schemas.selectors import matches, selector_problems
 from tests.support.kubernetes_schemas.structure import MISSING
 from tests.support.kubernetes_schemas.syntax import (
     LABEL_1123,
@@ -55,9 +55,8 @@ def content_problems(manifest: Manifest) -> Iterator[Problem]:
         restart = template.spec.get("restartPolicy")
         allowed = RESTARTS.get(kind)
         if allowed and (restart or "Always") not in allowed:
-            where = under(under(template.place, "spec"), "restartPolicy")
+            where = under(template.place, "spec", "restartPolicy")
             yield where, f"must be {' or '.join(allowed)}, is {restart}"
-    yield from selector_problems(manifest)
     if kind in WORKLOADS:
         yield from _own_selector(spec)
     for index, claim in enumerate(claims):
@@ -167,11 +166,11 @@ def _network_policy(manifest: Manifest) -> Iterator[Problem]:
     spec = manifest.get("spec") or {}
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
-            place = under(under("spec", direction), index)
+            place = under("spec", direction, index)
             for number, port in enumerate(rule.get("ports") or ()):
-                yield from _policy_port(port, under(under(place, "ports"), number))
+                yield from _policy_port(port, under(place, "ports", number))
             for number, peer in enumerate(rule.get(peers) or ()):
-                yield from _peer(peer, under(under(place, peers), number))
+                yield from _peer(peer, under(place, peers, number))
 
 
 def _policy_port(port: Manifest, place: str) -> Iterator[Problem]:
@@ -244,7 +243,7 @@ def _autoscaler(manifest: Manifest) -> Iterator[Problem]:
             yield under("spec.metrics", index) + ".type", f"{metric['type']!r} is not a metric"
             continue
         kind = metric["type"][:1].lower() + metric["type"][1:]
-        where = under(under("spec.metrics", index), kind)
+        where = under("spec.metrics", index, kind)
         if kind not in metric:
             yield where, MISSING
             continue

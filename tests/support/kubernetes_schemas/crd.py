@@ -1,8 +1,7 @@
 """Validate a custom resource against its CRD as an API server does, on create and update.
 
-`problems(path, document, old)` checks strict fields, nulls and defaults, schema, list types and
-CEL. Not emulated: webhooks, conversion between versions, CEL's cost budget. With validation
-ratcheting, violations that an update does not change are accepted (Kubernetes >= 1.30).
+`problems` checks strict fields, nulls and defaults, schema, list types and CEL. Not emulated:
+webhooks, conversion between versions, CEL's cost budget, and that an update may keep a violation.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft4Validator
 
-from tests.support.kubernetes_schemas.rules import rule_problems, rules_of
+from tests.support.kubernetes_schemas.rules import rule_problems
 from tests.support.kubernetes_schemas.structure import (
     ABSENT,
     FORMATS,
@@ -62,19 +61,11 @@ class Crd:
         if not isinstance(new, dict):
             return [("", "is not an object")]
         value = prepared(self.schema, new)
-        texts = [*self._identity(value), *self._structure(value, before)]
+        texts = [*self._identity(value), *structural_problems(self.validator, value)]
         if not texts:  # a server evaluates rules only on a valid structure
             for node in nodes(self.schema, value, "", before):
                 texts += [*duplicates(node), *rule_problems(node)]
         return sorted(set(texts))
-
-    def rules(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """(place in the schema, rule as declared). Raises ValueError if a rule does not compile."""
-        return list(_declared_rules(self.schema, ""))
-
-    def defaulted(self, document: Document) -> Any:
-        """The document as a server would store it."""
-        return prepared(self.schema, self._read(document))
 
     def _read(self, document: Document) -> Any:
         # Through JSON as on the wire: keys and the dates that PyYAML parsed become strings.
@@ -83,14 +74,6 @@ class Crd:
             read.pop("status", None)
         return read
 
-    def _structure(self, value: Any, before: Any) -> Iterator[Problem]:
-        violations = list(structural_problems(self.validator, value))
-        ratcheted: set[str] = set()
-        if violations and before is not ABSENT:
-            walk = nodes(self.schema, value, "", before)
-            ratcheted = {node.place for node in walk if node.unchanged}
-        yield from (violation for violation in violations if violation[0] not in ratcheted)
-
     def _identity(self, value: dict[str, Any]) -> Iterator[Problem]:
         for field, expected in (("apiVersion", self.api_version), ("kind", self.kind)):
             if value.get(field) != expected:
@@ -98,31 +81,22 @@ class Crd:
         yield from _meta_problems(value.get("metadata", {}), "metadata", self.namespaced)
 
 
-def problems(path: Path, document: Document, old: Document | None = None) -> list[Problem]:
+def problems(path: Path, document: Document) -> list[Problem]:
     """Validate against the CRD in ``path``, in the version of the document's apiVersion."""
     known = versions(path)
     crd = known.get(str(document.get("apiVersion")))
     if crd is None:
         served = ", ".join(known)
         return [("apiVersion", f"{document.get('apiVersion')!r} is not served; known: {served}")]
-    return crd.problems(document, old)
+    return crd.problems(document)
 
 
 @cache
 def versions(path: Path) -> Mapping[str, Crd]:
     """The served versions of the CRD in ``path`` by apiVersion."""
-    return parsed(yaml.load(path.read_text("utf-8"), Loader))
-
-
-def parsed(definition: Document) -> Mapping[str, Crd]:
-    """The same for a parsed CRD."""
-    spec = definition["spec"]
-    return {
-        crd.api_version: crd
-        for version in spec["versions"]
-        if version.get("served", True)
-        for crd in (_crd(spec, version),)
-    }
+    spec = yaml.load(path.read_text("utf-8"), Loader)["spec"]
+    served = [_crd(spec, v) for v in spec["versions"] if v.get("served", True)]
+    return {crd.api_version: crd for crd in served}
 
 
 def _crd(spec: Document, version: Document) -> Crd:
@@ -154,14 +128,3 @@ def _meta_problems(metadata: object, place: str, namespaced: bool) -> Iterator[P
         yield under(place, "namespace"), fault
     yield from label_problems(metadata.get("labels"), under(place, "labels"))
     yield from annotation_problems(metadata.get("annotations"), under(place, "annotations"))
-
-
-def _declared_rules(schema: Schema, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    rules_of(schema)  # compiles
-    for declared in schema.get("x-kubernetes-validations", ()):
-        yield place, declared
-    for name, child in schema.get("properties", {}).items():
-        yield from _declared_rules(child, under(place, name))
-    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if isinstance(schema.get(key), Mapping):
-            yield from _declared_rules(schema[key], place + mark)

@@ -30,11 +30,6 @@ def deployment(version: str, spec: Document) -> Document:
     return {"apiVersion": f"nvidia.com/{version}", "kind": KIND, "metadata": meta, "spec": spec}
 
 
-def alpha(**service: Any) -> Document:
-    """The spec of a graph with one service."""
-    return {"services": {"w": {"componentType": "worker", **service}}}
-
-
 def beta(**component: Any) -> Document:
     """The spec of a graph with one component."""
     return {"components": [{"name": "w", "type": "worker", **component}]}

@@ -53,7 +53,7 @@ class Template:
     def containers(self) -> list[tuple[str, Mapping[str, Any]]]:
         """(place, container), init containers included."""
         return [
-            (under(under(under(self.place, "spec"), kind), index), container)
+            (under(self.place, "spec", kind, index), container)
             for kind in ("initContainers", "containers")
             for index, container in enumerate(self.spec.get(kind) or ())
         ]
@@ -74,14 +74,12 @@ def templates(value: Any, place: str = "") -> Iterator[Template]:
             yield from templates(item, under(place, index))
 
 
-def pod_problems(
-    template: Template, *, volumes: Collection[str] = (), ports: Collection[str] = ()
-) -> Iterator[Problem]:
-    """``volumes`` and ``ports``: names that a controller adds to the template."""
+def pod_problems(template: Template, *, volumes: Collection[str] = ()) -> Iterator[Problem]:
+    """``volumes``: names that a controller adds to the template."""
     yield from refused_problems(template, volumes=volumes)
     for place, container in template.containers:
         yield from _repeated_variables(container, place)
-        yield from _unknown_ports(container, place, {*ports})
+        yield from _unknown_ports(container, place)
 
 
 def refused_problems(template: Template, *, volumes: Collection[str] = ()) -> Iterator[Problem]:
@@ -108,7 +106,7 @@ def refused_problems(template: Template, *, volumes: Collection[str] = ()) -> It
 
 def _environment(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
     for index, entry in enumerate(container.get("env") or ()):
-        where, name = under(under(place, "env"), index), entry.get("name")
+        where, name = under(place, "env", index), entry.get("name")
         if not VARIABLE.fullmatch(name or ""):
             yield under(where, "name"), f"{name!r} is not the name of a variable"
         source = entry.get("valueFrom")
@@ -121,32 +119,32 @@ def _environment(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
             yield from_, "must name one source"
         path = (source.get("fieldRef") or {}).get("fieldPath")
         if path is not None and not FIELD_PATH.fullmatch(path):
-            yield under(under(from_, "fieldRef"), "fieldPath"), f"{path!r} is no field of a pod"
+            yield under(from_, "fieldRef", "fieldPath"), f"{path!r} is no field of a pod"
         for kind, fields in REFERENCES.items():
             for field in fields if kind in source else ():
                 if not source[kind].get(field):
-                    yield under(under(from_, kind), field), MISSING
+                    yield under(from_, kind, field), MISSING
     for index, entry in enumerate(container.get("envFrom") or ()):
         sources = [k for k in ("configMapRef", "secretRef") if entry.get(k) is not None]
-        where = under(under(place, "envFrom"), index)
+        where = under(place, "envFrom", index)
         if len(sources) != 1:
             yield where, "must name one source"
         for kind in sources:
             if not entry[kind].get("name"):
-                yield under(under(where, kind), "name"), MISSING
+                yield under(where, kind, "name"), MISSING
 
 
 def _repeated_variables(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
     names = [entry.get("name") for entry in container.get("env") or ()]
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield under(under(place, "env"), index), f"second {name}"
+            yield under(place, "env", index), f"second {name}"
 
 
 def _ports(container: Mapping[str, Any], place: str, *, is_on_host: bool) -> Iterator[Problem]:
     declared: set[str] = set()
     for index, port in enumerate(container.get("ports") or ()):
-        where = under(under(place, "ports"), index)
+        where = under(place, "ports", index)
         name = port.get("name")
         if name is not None:
             yield from _fault(under(where, "name"), "port name", port_name_fault(name))
@@ -164,10 +162,10 @@ def _ports(container: Mapping[str, Any], place: str, *, is_on_host: bool) -> Ite
             yield from number_problems(target, where)
 
 
-def _unknown_ports(container: Mapping[str, Any], place: str, known: set[str]) -> Iterator[Problem]:
+def _unknown_ports(container: Mapping[str, Any], place: str) -> Iterator[Problem]:
     declared = {port.get("name") for port in container.get("ports") or ()} - {None}
     for where, target in _referenced_ports(container, place):
-        if isinstance(target, str) and target not in declared | known:
+        if isinstance(target, str) and target not in declared:
             yield where, f"port {target!r} is not a port of the container"
 
 
@@ -193,7 +191,7 @@ def _handlers_of(
             yield under(place, name), container[name]
     for name, hook in hooks.items():
         if isinstance(hook, Mapping):
-            yield under(under(place, "lifecycle"), name), hook
+            yield under(place, "lifecycle", name), hook
 
 
 def _referenced_ports(container: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
@@ -201,7 +199,7 @@ def _referenced_ports(container: Mapping[str, Any], place: str) -> Iterator[tupl
     for where, handler in _handlers_of(container, place):
         for kind in ("httpGet", "tcpSocket"):
             if handler.get(kind):
-                yield under(under(where, kind), "port"), handler[kind].get("port")
+                yield under(where, kind, "port"), handler[kind].get("port")
 
 
 def port_name_fault(name: object) -> str | None:
@@ -235,7 +233,7 @@ def _resources(resources: Mapping[str, Any], place: str) -> Iterator[Problem]:
         for name, amount in amounts.items():
             number = quantity(amount)
             if _is_extended(name) and number is not None and number.denominator != 1:
-                yield under(under(place, kind), name), f"{amount} is not an integer"
+                yield under(place, kind, name), f"{amount} is not an integer"
 
 
 def _is_extended(name: str) -> bool:
@@ -251,7 +249,7 @@ def quantity_problems(amount: Any, place: str) -> Iterator[Problem]:
 
 
 def _volumes(template: Template, known: set[str]) -> Iterator[Problem]:
-    base = under(under(template.place, "spec"), "volumes")
+    base = under(template.place, "spec", "volumes")
     declared: set[str] = set()
     for index, volume in enumerate(template.spec.get("volumes") or ()):
         where, name = under(base, index), volume.get("name")
@@ -265,14 +263,14 @@ def _volumes(template: Template, known: set[str]) -> Iterator[Problem]:
         for kind in sources:
             field = SOURCES.get(kind)
             if field and not volume[kind].get(field):
-                yield under(under(where, kind), field), MISSING
+                yield under(where, kind, field), MISSING
         size = (volume.get("emptyDir") or {}).get("sizeLimit")
         if size is not None:
-            yield from quantity_problems(size, under(under(where, "emptyDir"), "sizeLimit"))
+            yield from quantity_problems(size, under(where, "emptyDir", "sizeLimit"))
     for place, container in template.containers:
         paths: set[str] = set()
         for index, mount in enumerate(container.get("volumeMounts") or ()):
-            where = under(under(place, "volumeMounts"), index)
+            where = under(place, "volumeMounts", index)
             if mount.get("name") not in declared | known:
                 yield under(where, "name"), f"no volume is named {mount.get('name')!r}"
             if ".." in str(mount.get("subPath")).split("/"):
@@ -289,7 +287,7 @@ def _placement(spec: Mapping[str, Any], place: str) -> Iterator[Problem]:
     if spec.get("dnsPolicy") == "None" and not spec.get("dnsConfig"):
         yield under(place, "dnsConfig"), MISSING
     for index, entry in enumerate(spec.get("tolerations") or ()):
-        where, operator = under(under(place, "tolerations"), index), entry.get("operator")
+        where, operator = under(place, "tolerations", index), entry.get("operator")
         if not entry.get("key") and operator != "Exists":
             yield under(where, "operator"), "must be Exists without a key"
         if operator == "Exists" and entry.get("value"):
@@ -297,7 +295,7 @@ def _placement(spec: Mapping[str, Any], place: str) -> Iterator[Problem]:
         if entry.get("effect") not in (None, "", *EFFECTS):
             yield under(where, "effect"), f"{entry['effect']!r} is not one of {', '.join(EFFECTS)}"
     for index, entry in enumerate(spec.get("topologySpreadConstraints") or ()):
-        where = under(under(place, "topologySpreadConstraints"), index)
+        where = under(place, "topologySpreadConstraints", index)
         if entry.get("maxSkew", 1) < 1:
             yield under(where, "maxSkew"), "must be greater than zero"
         if not entry.get("topologyKey"):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support.kubernetes_schemas.builtin import Manifest, title
+from tests.support.kubernetes_schemas.every_field import matches
 from tests.support.kubernetes_schemas.pods import Template, templates
-from tests.support.kubernetes_schemas.selectors import matches
 from tests.support.kubernetes_schemas.syntax import Problem, under
 
 POD_VOLUMES = {
@@ -108,7 +108,7 @@ def references(manifest: Manifest) -> Iterator[Reference]:
     if kind == "Ingress":
         for index, tls in enumerate(spec.get("tls") or ()):
             if tls.get("secretName"):
-                place = under(under("spec", "tls"), index)
+                place = under("spec", "tls", index)
                 yield Reference(place=place, kind="Secret", name=tls["secretName"])
     if kind in ("HorizontalPodAutoscaler", "ScaledObject"):
         target = _mapping(spec, "scaleTargetRef")
@@ -131,11 +131,11 @@ def _of_graph(spec: Mapping[str, Any]) -> Iterator[Reference]:
         place = under("spec.components", index)
         claim = _mapping(component, "compilationCache").get("pvcName")
         if claim:
-            where = under(under(place, "compilationCache"), "pvcName")
+            where = under(place, "compilationCache", "pvcName")
             yield Reference(place=where, kind="PersistentVolumeClaim", name=claim)
         config = _mapping(_mapping(component, "eppConfig"), "configMapRef")
         if config and not config.get("optional"):
-            where, keys = under(under(place, "eppConfig"), "configMapRef"), (config["key"],)
+            where, keys = under(place, "eppConfig", "configMapRef"), (config["key"],)
             yield Reference(place=where, kind="ConfigMap", name=config["name"], keys=keys)
 
 
@@ -158,10 +158,10 @@ def _of_pod(template: Template) -> Iterator[Reference]:
         place = under(base, "serviceAccountName")
         yield Reference(place=place, kind="ServiceAccount", name=account)
     for index, secret in enumerate(template.spec.get("imagePullSecrets") or ()):
-        place = under(under(base, "imagePullSecrets"), index)
+        place = under(base, "imagePullSecrets", index)
         yield Reference(place=place, kind="Secret", name=secret["name"])
     for index, volume in enumerate(template.spec.get("volumes") or ()):
-        yield from _of_volume(volume, under(under(base, "volumes"), index))
+        yield from _of_volume(volume, under(base, "volumes", index))
     for place, container in template.containers:
         yield from _of_environment(container, place)
 
@@ -169,7 +169,7 @@ def _of_pod(template: Template) -> Iterator[Reference]:
 def _of_volume(volume: Mapping[str, Any], place: str) -> Iterator[Reference]:
     sources = [(volume, place)]
     for index, part in enumerate((volume.get("projected") or {}).get("sources") or ()):
-        sources.append((part, under(under(under(place, "projected"), "sources"), index)))
+        sources.append((part, under(place, "projected", "sources", index)))
     for source, where in sources:
         for key, (kind, name_field) in POD_VOLUMES.items():
             ref = source.get(key)
@@ -184,13 +184,13 @@ def _of_environment(container: Mapping[str, Any], place: str) -> Iterator[Refere
         for source, kind in REFS.items():
             ref = (entry.get("valueFrom") or {}).get(f"{source}KeyRef")
             if ref and not ref.get("optional"):
-                where = under(under(place, "env"), index)
+                where = under(place, "env", index)
                 yield Reference(place=where, kind=kind, name=ref["name"], keys=(ref["key"],))
     for index, entry in enumerate(container.get("envFrom") or ()):
         for source, kind in REFS.items():
             ref = entry.get(f"{source}Ref")
             if ref and not ref.get("optional"):
-                where = under(under(place, "envFrom"), index)
+                where = under(place, "envFrom", index)
                 yield Reference(place=where, kind=kind, name=ref["name"])
 
 

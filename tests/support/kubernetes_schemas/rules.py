@@ -52,9 +52,7 @@ def rule_problems(node: Node) -> Iterator[Problem]:
 
 
 def _applies(rule: Rule, node: Node) -> bool:
-    if rule.is_transition:
-        return rule.old_is_optional or node.old is not ABSENT
-    return not node.unchanged
+    return not rule.is_transition or rule.old_is_optional or node.old is not ABSENT
 
 
 def _verdict(rule: Rule, context: Any) -> str | None:

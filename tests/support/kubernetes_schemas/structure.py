@@ -23,24 +23,10 @@ WRONG_TYPE = re.compile(r"is not of type|is not valid under any")
 ABSENT: Any = object()  # no old value, or none that can be matched to the new one
 
 ASSERTIONS = {
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "format",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "pattern",
-    "required",
-    "type",
-    "uniqueItems",
-}
+    "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
+    "multipleOf", "pattern", "required", "type", "uniqueItems",
+}  # fmt: skip
 NESTED = ("allOf", "anyOf", "oneOf")
 RANGES = {"int32": 2**31, "int64": 2**63}
 FORMATS = FormatChecker(formats=())
@@ -184,38 +170,30 @@ def child_of(schema: Schema, name: str) -> Schema | None:
 
 @dataclass(frozen=True)
 class Node:
-    """One value with its schema, its place and its old value, or ABSENT.
-
-    ``unchanged``: it or a parent is unchanged, even if its own old value is unknown.
-    """
+    """One value with its schema, its place and its old value, or ABSENT."""
 
     schema: Schema
     value: Any
     place: str
     old: Any
-    unchanged: bool
 
 
-def nodes(
-    schema: Schema, value: Any, place: str, old: Any, unchanged: bool = False
-) -> Iterator[Node]:
+def nodes(schema: Schema, value: Any, place: str, old: Any) -> Iterator[Node]:
     """Every value that the schema declares, parents first, with its old value."""
-    unchanged = unchanged or (old is not ABSENT and old == value)
-    yield Node(schema, value, place, old, unchanged)
+    yield Node(schema, value, place, old)
     if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        if schema.get("x-kubernetes-map-type") == "atomic":
-            before = {}
+        is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+        before = old if isinstance(old, dict) and not is_atomic else {}
         for name, item in value.items():
             child = child_of(schema, name)
             if child is not None:
                 was = before.get(name, ABSENT)
-                yield from nodes(child, item, under(place, name), was, unchanged)
+                yield from nodes(child, item, under(place, name), was)
     elif isinstance(value, list) and "items" in schema:
         pairs = _keyed(schema, old)
         for index, item in enumerate(value):
             was = pairs.get(key_of(schema, item), ABSENT)
-            yield from nodes(schema["items"], item, under(place, index), was, unchanged)
+            yield from nodes(schema["items"], item, under(place, index), was)
 
 
 def _keyed(schema: Schema, old: Any) -> dict[Any, Any]:

@@ -25,13 +25,14 @@ POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 ANNOTATIONS_BYTES = 256 * 1024  # an API server's limit per object
 
 
-def under(place: str, key: str | int) -> str:
+def under(place: str, *keys: str | int) -> str:
     """`spec` and `a` as `spec.a`; indices, and keys with dots or slashes, in brackets."""
-    if isinstance(key, int):
-        return f"{place}[{key}]"
-    if not PLAIN_KEY.fullmatch(key):
-        return f"{place}[{key}]"
-    return f"{place}.{key}" if place else key
+    for key in keys:
+        if isinstance(key, int) or not PLAIN_KEY.fullmatch(key):
+            place = f"{place}[{key}]"
+        else:
+            place = f"{place}.{key}" if place else key
+    return place
 
 
 def name_fault(name: object, syntax: re.Pattern[str], longest: int) -> str | None:

@@ -12,11 +12,7 @@ from dynamo import prometheus_names
 
 from tests.support.needs import ENVIRONMENTS
 
-SUFFIXES = {
-    "Counter": ("_total",),
-    "Gauge": ("",),
-    "Histogram": ("_bucket", "_sum", "_count"),
-}
+SUFFIXES = {"Counter": ("_total",), "Gauge": ("",), "Histogram": ("_bucket", "_sum", "_count")}
 VLLM = ENVIRONMENTS / "vllm-cpu"
 
 # Metrics of other software and their exporters, from the documentation of those projects; we had no

@@ -13,25 +13,28 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 
+from penstock.bench.trace_file import Key
 from penstock.environments.paths import require_python
 from penstock.errors import BenchError, Problem
 from penstock.files import write_file
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
 from penstock.verify.target import LOOPBACK
+from penstock.workload import Request
 
 NAME = "aiperf"
 SIZE = "0.8 GB"  # of the installation
 CHILD = Path(__file__).parent / "aiperf_child.py"
 VERSION = "AIPerf 0.13.0"  # of the environment
 TOKENIZER_NAME, REVISION = "local/packaged", "0" * 40
-LOG, RECORDS = "aiperf.log", "profile_export.jsonl"
+TRACE, LOG, RECORDS = "requests.jsonl", "aiperf.log", "profile_export.jsonl"
 POLL_S = 0.2
 END_S = 15.0  # in which AIPerf ends its processes
 MOST_WORKERS = 4  # processes that send requests; one sends hundreds of requests per second
@@ -40,25 +43,44 @@ TITLE, FRAME = "Error Running AIPerf", "╭─╮│╰╯ "  # of a box in its 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of AIPerf against one endpoint."""
-
+class Endpoint:
     url: str
     """Without `/v1`."""
     model: str
-    trace: Path
-    folder: Path
-    """Of AIPerf's files; exists."""
-    conversations: int
-    """Of one or more requests."""
+    """Model to request."""
+    graph: str = ""
+    """Its file; empty if it was named by its URL."""
+    is_chat: bool = False
+    """It gets chat requests, else completions."""
+    speed: float = 1.0
+    """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
+    engine_is_substitute: bool | None = None
+    """Whether mockers serve instead of an engine; null if that is not known."""
+
+    def __str__(self) -> str:
+        mockers = "mockers, not an engine" if self.engine_is_substitute else ""
+        notes = "; ".join(filter(None, (self.graph, mockers)))
+        return f"{self.model} at {self.url}" + (f" ({notes})" if notes else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """What one endpoint gets in one run of AIPerf."""
+
+    endpoint: Endpoint
+    requests: Mapping[Key, Request]
     concurrency: int | None
-    """None: requests are sent at the times of the trace."""
+    """None: requests are sent at their times of arrival."""
+    folder: Path
+    """For all files; exists."""
     timeout_s: float
     """Of one request."""
-    is_chat: bool = False
-    """The trace has chat requests, else completions."""
     duration_s: float | None = None
-    """After which no request is sent, with a fixed concurrency; None: all of the trace are sent."""
+    """After which no request is sent, with a fixed concurrency; None: all are sent."""
+
+    @property
+    def trace(self) -> Path:
+        return self.folder / TRACE
 
     @property
     def records(self) -> Path:
@@ -71,7 +93,7 @@ def require_environment() -> Path:
     return require_python(NAME, "AIPerf, which sends the requests, is not installed", SIZE)
 
 
-def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> None:
+def run(python: Path, runs: Sequence[Traffic], progress: Callable[[int], None]) -> None:
     """Run AIPerf once for each of ``runs``, all at the same time. ``progress`` gets the number of
     recorded requests.
 
@@ -94,7 +116,7 @@ def run(python: Path, runs: Sequence[Run], progress: Callable[[int], None]) -> N
             raise _failure(each, "AIPerf has recorded no request")
 
 
-def _require_success(run: Run, process: subprocess.Popen[bytes]) -> None:
+def _require_success(run: Traffic, process: subprocess.Popen[bytes]) -> None:
     """BenchError if AIPerf has ended with an error."""
     if process.poll():
         _require_space(run.folder)
@@ -102,82 +124,92 @@ def _require_success(run: Run, process: subprocess.Popen[bytes]) -> None:
         raise _failure(run, f"AIPerf failed with exit code {process.returncode}: {cause}")
 
 
-def _failure(run: Run, message: str) -> BenchError:
+def _failure(run: Traffic, message: str) -> BenchError:
     fix = f"Read {LOG} in the folder that --out names."
-    return BenchError(Problem(place=run.url, message=message, fix=fix))
+    return BenchError(Problem(place=run.endpoint.url, message=message, fix=fix))
 
 
 @contextlib.contextmanager
-def _running(python: Path, run: Run) -> Iterator[subprocess.Popen[bytes]]:
+def _running(python: Path, run: Traffic) -> Iterator[subprocess.Popen[bytes]]:
     # The name is short, because AIPerf creates sockets there.
-    with _scratch() as scratch, (run.folder / LOG).open("wb") as output:
-        process = subprocess.Popen(
-            [*end_with_parent(), *command(python, run)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment_of(run, scratch),
-            cwd=run.folder,
-            start_new_session=True,
-        )
-        try:
+    with _scratch() as scratch, (run.folder / LOG).open("wb") as log:
+        environ = environment_of(run, scratch)
+        with load_generator(command(python, run), environ, run.folder, log, log) as process:
             yield process
-        finally:
-            end_group(process)
+
+
+@contextlib.contextmanager
+def load_generator(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    output: BinaryIO,
+    errors: BinaryIO,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in ``folder`` that ends with all its processes at the end of the context."""
+    process = subprocess.Popen(
+        [*end_with_parent(), *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=errors,
+        env=environ,
+        cwd=folder,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _end_group(process)
 
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
     """A folder with the tokenizer, for AIPerf's temporary files."""
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="pb-"))
-    except OSError as error:
-        raise _cannot_be_written(tempfile.gettempdir(), error) from None
-    try:
+    with contextlib.ExitStack() as opened:
         try:
+            created = tempfile.TemporaryDirectory(prefix="pb-", ignore_cleanup_errors=True)
+            folder = Path(opened.enter_context(created))
             _write_tokenizer(folder)
         except OSError as error:
-            raise _cannot_be_written(str(folder), error) from None
+            fix = "Free space there, or set TMPDIR to a folder on another file system."
+            message = f"cannot be written: {error.strerror or error}"
+            place = tempfile.gettempdir()
+            raise BenchError(Problem(place=place, message=message, fix=fix)) from None
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _cannot_be_written(place: str, error: OSError) -> BenchError:
-    fix = "Free space there, or set TMPDIR to a folder on another file system."
-    message = f"cannot be written: {error.strerror or error}"
-    return BenchError(Problem(place=place, message=message, fix=fix))
-
-
-def environment_of(run: Run, scratch: Path) -> dict[str, str]:
+def environment_of(run: Traffic, scratch: Path) -> dict[str, str]:
     """With a folder for the tokenizer and temporary files, and with the proxy of this machine,
     which must not see loopback."""
     environ = {**os.environ, "HF_HOME": str(scratch), "HF_HUB_OFFLINE": "1"}
     environ["TMPDIR"] = str(scratch)
-    if httpx.URL(run.url).host not in LOOPBACK:
+    if httpx.URL(run.endpoint.url).host not in LOOPBACK:
         environ["AIPERF_HTTP_TRUST_ENV"] = "true"  # HTTP_PROXY, HTTPS_PROXY and NO_PROXY apply
     return environ
 
 
-def command(python: Path, run: Run) -> list[str]:
+def command(python: Path, run: Traffic) -> list[str]:
     """Without the API key, which ``CHILD`` adds."""
+    endpoint = run.endpoint
+    timeout_s = f"{run.timeout_s / endpoint.speed:g}"
     # Without an offset, AIPerf shifts the trace so that it begins at once.
     load = ["--fixed-schedule", "--fixed-schedule-start-offset", "0"]
     if run.concurrency:
-        load = ["--concurrency", str(run.concurrency), "--num-sessions", str(run.conversations)]
+        conversations = {conversation for conversation, _ in run.requests}
+        load = ["--concurrency", str(run.concurrency), "--num-sessions", str(len(conversations))]
     if run.duration_s:
-        load += ["--benchmark-duration", f"{run.duration_s:g}"]
-        load += ["--benchmark-grace-period", f"{run.timeout_s:g}"]  # for the last responses
+        load += ["--benchmark-duration", f"{run.duration_s / endpoint.speed:g}"]
+        load += ["--benchmark-grace-period", timeout_s]  # for the last responses
     return [
         *(str(python), "-P", str(CHILD)),  # not to import the modules of its folder
         "profile",
-        *("--model", run.model),
-        *("--url", run.url),
-        *("--endpoint-type", "chat" if run.is_chat else "completions", "--streaming"),
+        *("--model", endpoint.model),
+        *("--url", endpoint.url),
+        *("--endpoint-type", "chat" if endpoint.is_chat else "completions", "--streaming"),
         *("--tokenizer", TOKENIZER_NAME, "--use-server-token-count"),
         *("--input-file", str(run.trace), "--custom-dataset-type", "mooncake-trace"),
         *load,
-        *("--request-timeout-seconds", f"{run.timeout_s:g}"),
+        *("--request-timeout-seconds", timeout_s),
         *("--workers-max", str(MOST_WORKERS)),
         *("--artifact-dir", str(run.folder), "--export-level", "records"),
         *("--ui", "none", "--no-gpu-telemetry", "--no-server-metrics"),
@@ -208,7 +240,7 @@ class _Count:
         return self._lines
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: subprocess.Popen[bytes]) -> None:
     """End a load generator and all its processes, which are in its process group. Another Ctrl-C
     meanwhile ends them at once."""
     try:

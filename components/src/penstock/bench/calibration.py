@@ -12,8 +12,10 @@ from math import nan
 
 import numpy as np
 
+from penstock.bench import aiperf
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
-from penstock.bench.model import Bench
+from penstock.bench.measurement import Bench
+from penstock.bench.report import limits_of
 from penstock.errors import BenchError, Problem
 from penstock.simulate.calibration import (
     Calibration,
@@ -64,7 +66,7 @@ class _Run:
 
     @property
     def served(self) -> Sequence[tuple[Request, ServedRequest]]:
-        return self.bench.log.served if self.bench.log else ()
+        return self.bench.log.served
 
     @cached_property
     def pairs(self) -> Sequence[tuple[Request, ServedRequest]]:
@@ -165,10 +167,7 @@ def _entry(run: _Run, fitted: Fit, command: str) -> Calibration:
         load=_load(run),
         shape=run.deployment.shape,
         measured_at=f"{datetime.now(UTC):%Y-%m-%d}",
-        versions={
-            "penstock": version("penstock"),
-            "client": run.bench.client,
-        },
+        versions={"penstock": version("penstock"), "client": aiperf.VERSION},
         command=command,
         warnings=tuple(_warnings(run)),
     )
@@ -204,10 +203,7 @@ def _load(run: _Run) -> Load:
 
 def _warnings(run: _Run) -> Iterator[str]:
     measurement = run.bench.measurement
-    if measurement.distortion:
-        yield f"this machine may have distorted the latencies: {measurement.distortion}"
-    if measurement.steadiness is not None and not measurement.steadiness.is_steady:
-        yield f"not steady: {measurement.steadiness.reason}"
+    yield from limits_of(measurement)
     hits, predicted = measurement.prefix_hit_rate, run.predicted_hits
     if abs(hits - predicted) > OTHER_HITS:
         yield (

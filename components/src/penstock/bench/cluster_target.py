@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from penstock.cluster.api import Api
-from penstock.cluster.observe import OwnObjects, read_progress
-from penstock.cluster.port_forward import forwarded
+from penstock.cluster.pods import forwarded
+from penstock.cluster.progress import OwnObjects, read_progress
 from penstock.cluster.release import require_installed
 from penstock.cluster.rights import Preflight, Verb
 from penstock.errors import BenchError, Problem

@@ -1,22 +1,36 @@
-"""Compares two endpoints in one run: both get the same requests, in interleaved slices."""
+"""Compares two endpoints in one run: both get the same requests, in interleaved slices.
+
+A pair of slices has the same requests, first for one target and then for the other, in random
+order. So a change of the network or of the machine affects both, and the difference of a pair does
+not depend on the lengths of its requests. `--fail-if` limits the changes.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from math import ceil
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import Literal
 
-from penstock.bench import aiperf
-from penstock.bench.difference import MIN_PAIRS, Both, Difference, differences
+from penstock.bench.aiperf import Endpoint, Traffic
+from penstock.bench.difference import (
+    INTERVAL,
+    METRICS,
+    MIN_PAIRS,
+    Both,
+    Difference,
+    differences,
+    interval,
+)
 from penstock.bench.measurement import Failures, distortion_of
 from penstock.bench.records import Records
-from penstock.bench.run import Endpoint, Traffic, new_folder, send
-from penstock.bench.slices import Schedule, Slicing, schedules
-from penstock.bench.watch import Progress
-from penstock.errors import BenchError, Problem, UsageError
+from penstock.bench.run import Progress, new_folder, send
+from penstock.bench.trace_file import Key, keyed
+from penstock.errors import BenchError, LimitError, Problem, UndecidedError, UsageError
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.window import percentile
 from penstock.text.numbers import significant
@@ -26,6 +40,82 @@ from penstock.workload.load import LoadedWorkload
 Name = Literal["A", "B"]
 NAMES: tuple[Name, Name] = ("A", "B")
 MORE = 1.3  # × the expected number of requests are sampled, so that they last for all slices
+_LIMIT = re.compile(r"\s*(\w+)\s*>\s*([+-]?\d+(?:\.\d+)?)\s*%\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slicing:
+    """How two targets share the time of a run."""
+
+    pairs: int
+    """Number of pairs of slices, including the first, which warms up both targets and is not
+    counted."""
+    slice_ms: float
+    """Duration of one slice in ms."""
+    gap_ms: float
+    """Pause after each slice in ms, for its last responses."""
+
+    @property
+    def traffic_ms(self) -> float:
+        """Duration of the traffic that each target gets."""
+        return self.pairs * self.slice_ms
+
+    @property
+    def slot_ms(self) -> float:
+        return self.slice_ms + self.gap_ms
+
+
+def slicing_of(*, duration_ms: float, slice_ms: float, gap_ms: float) -> Slicing:
+    """As many pairs as fit into ``duration_ms``; UsageError if they are too few."""
+    pair_ms = 2 * (slice_ms + gap_ms)
+    pairs = int(duration_ms // pair_ms)
+    if pairs <= MIN_PAIRS:  # the first one is not counted
+        needed_s = (MIN_PAIRS + 1) * pair_ms / 1000
+        length, slice_text = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
+        message = f"{length} s are too short for slices of {slice_text} s"
+        fix = f"Use at least {math.ceil(needed_s)}s, or shorter slices."
+        raise UsageError(Problem(place="--duration", message=message, fix=fix))
+    return Slicing(pairs=pairs, slice_ms=slice_ms, gap_ms=gap_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """What one target gets."""
+
+    requests: dict[Key, Request]
+    """With the time of the run at which each is sent."""
+    pairs: dict[Key, int]
+    ends_ms: dict[Key, float]
+    """When the other target's turn may begin."""
+
+
+def schedules(
+    requests: Sequence[Request], slicing: Slicing, random: Random
+) -> tuple[Schedule, Schedule]:
+    """Of both targets, with the same keys.
+
+    ``requests``: in order of arrival, without conversations; those after the last slice are left
+    out.
+    """
+    used = [request for request in requests if (request.at_ms or 0.0) < slicing.traffic_ms]
+    second_first = [random.random() < 0.5 for _ in range(slicing.pairs)]
+    return (
+        _schedule(used, slicing, [int(swapped) for swapped in second_first]),
+        _schedule(used, slicing, [1 - int(swapped) for swapped in second_first]),
+    )
+
+
+def _schedule(requests: Sequence[Request], slicing: Slicing, turns: Sequence[int]) -> Schedule:
+    """``turns``: for each pair, 0 if this target is the first, else 1."""
+    moved, pairs, ends = {}, {}, {}
+    for key, request in keyed(requests).items():
+        at_ms = request.at_ms or 0.0
+        pair = int(at_ms // slicing.slice_ms)
+        begin = (2 * pair + turns[pair]) * slicing.slot_ms
+        moved[key] = replace(request, at_ms=begin + at_ms - pair * slicing.slice_ms)
+        pairs[key] = pair
+        ends[key] = begin + slicing.slot_ms
+    return Schedule(requests=moved, pairs=pairs, ends_ms=ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +133,6 @@ class Comparison:
     """Two endpoints under the same requests. ``pairs`` and ``requests`` are those counted."""
 
     request: CompareRequest
-    client: str
     pairs: int
     requests: int
     differences: Sequence[Difference]
@@ -96,7 +185,7 @@ def sliced_requests(request: CompareRequest) -> Sequence[Request]:
     loaded = request.workload
     if workload.fixed_requests is not None and workload.mean_rate:
         expected = workload.mean_rate * needed_ms / 1000
-        loaded = loaded.with_workload(workload.with_requests(ceil(MORE * expected) + 50))
+        loaded = loaded.with_workload(workload.with_requests(math.ceil(MORE * expected) + 50))
     requests = loaded.requests(request.seed)
     _require_length(request, requests)
     _require_filled(request, requests)
@@ -132,12 +221,11 @@ def compare(request: CompareRequest, folder: Path, progress: Progress) -> Compar
     """Send the requests and compare; all files are kept in ``folder``, which exists. Raises as
     `send` and `sliced_requests` do."""
     both = schedules(sliced_requests(request), request.slicing, Random(request.seed))
-    sent = send(list(_traffic(request, both, folder)), request.timeout_s, progress)
+    sent = send(_traffic(request, both, folder), progress)
     first, second = sent.records
     pairs = _pairs(both[0], first, second)
     return Comparison(
         request=request,
-        client=aiperf.VERSION,
         pairs=len(pairs),
         requests=sum(map(len, pairs)),
         differences=differences(pairs) if len(pairs) >= MIN_PAIRS else (),
@@ -160,6 +248,7 @@ def _traffic(
             requests=schedule.requests,
             concurrency=None,
             folder=new_folder(folder / name),
+            timeout_s=request.timeout_s,
         )
         for name, endpoint, schedule in zip(NAMES, request.endpoints, both, strict=True)
     ]
@@ -200,3 +289,89 @@ def require_results(comparison: Comparison) -> None:
     if not comparison.differences:
         fix = "Use a longer --duration, or correct the cause of the failures."
         raise BenchError(Problem(message=f"no verdict: {comparison.no_verdict}", fix=fix))
+
+
+class Outcome(StrEnum):
+    """Of a limit, by the interval of the change."""
+
+    PASSED = "passed"
+    EXCEEDED = "exceeded"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """The most that a metric of the second target may be higher than that of the first."""
+
+    metric: str
+    """Metric of the limit, as in `differences`."""
+    most: float
+    """Highest permitted change from A to B as a share."""
+
+    def __str__(self) -> str:
+        return f"{self.metric} > {self.most * 100:+.4g}%"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitCheck:
+    limit: Limit
+    """The limit of `--fail-if`."""
+    outcome: Outcome
+    """Whether the complete interval is below the limit, above it, or contains it."""
+    reason: str
+    """Interval that decided the outcome, or why there is none."""
+    fix: str = ""
+    """Option that may decide the limit; empty if it is decided."""
+
+    def __str__(self) -> str:
+        return f"{self.limit}: {self.outcome} ({self.reason})"
+
+
+def limit_of(text: str) -> Limit:
+    """ValueError with the reason if ``text`` is not a limit."""
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not of the form 'ttft_p90 > +5%'")
+    metric, percent = match.groups()
+    if metric not in METRICS:
+        raise ValueError(f"{metric!r} is not one of {', '.join(METRICS)}")
+    return Limit(metric=metric, most=float(percent) / 100)
+
+
+def check_limits(comparison: Comparison, limits: Sequence[Limit]) -> list[LimitCheck]:
+    """Undecided if the interval contains the limit, and if there is no interval or no verdict."""
+    return [_check(comparison, limit) for limit in limits]
+
+
+def _check(comparison: Comparison, limit: Limit) -> LimitCheck:
+    change = next(
+        (difference for difference in comparison.differences if difference.metric == limit.metric),
+        None,
+    )
+    if change is None or not comparison.has_verdict:
+        reason = comparison.no_verdict or "no request has this metric"
+        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=reason)
+    if change.low is None or change.high is None:
+        fix = "Use a longer --slice, a higher --rate, or the metric with _mean."
+        return LimitCheck(limit=limit, outcome=Outcome.UNDECIDED, reason=interval(change), fix=fix)
+    outcome, fix = Outcome.UNDECIDED, "Use a longer --duration."
+    if change.low > limit.most:
+        outcome, fix = Outcome.EXCEEDED, ""
+    elif change.high <= limit.most:
+        outcome, fix = Outcome.PASSED, ""
+    reason = f"{INTERVAL} {interval(change)}"
+    return LimitCheck(limit=limit, outcome=outcome, reason=reason, fix=fix)
+
+
+def require_limits(checks: Sequence[LimitCheck]) -> None:
+    """LimitError for the limits that are exceeded, else UndecidedError for those undecided."""
+    exceeded = [check for check in checks if check.outcome is Outcome.EXCEEDED]
+    if exceeded:
+        raise LimitError(*map(_problem, exceeded))
+    undecided = [check for check in checks if check.outcome is Outcome.UNDECIDED]
+    if undecided:
+        raise UndecidedError(*map(_problem, undecided))
+
+
+def _problem(check: LimitCheck) -> Problem:
+    return Problem(place="--fail-if", message=str(check), fix=check.fix)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.bench.compare import NAMES, Comparison
+from penstock.bench.compare import NAMES, Comparison, LimitCheck, Outcome
 from penstock.bench.difference import INTERVAL, Difference, highest_shown, interval
-from penstock.bench.limits import LimitCheck, Outcome
 from penstock.bench.report import distorted, failures_line, kind_of, on_mockers
 from penstock.graph.slo import Slo
 from penstock.reports.model import (
@@ -46,7 +45,7 @@ OUTCOMES = {
 
 
 def report_of(comparison: Comparison, checked: Sequence[LimitCheck]) -> Report:
-    """``checked``: of the limits, as `limits.check_limits` returns it."""
+    """``checked``: of the limits, as `check_limits` returns it."""
     request = comparison.request
     requests = {
         f"{name}: {endpoint.model}": [both[number] for pair in comparison.served for both in pair]

@@ -7,11 +7,10 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.bench.compare import Comparison
-from penstock.bench.measurement import Percentiles
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench.measurement import Bench, Percentiles
 from penstock.bench.sweep import Level, Sweep
 
-Value = str | float | bool | None
+Cell = str | float | bool | None
 
 REQUEST_COLUMNS = (
     *("conversation", "turn", "sent_ms", "input_tokens", "cached_tokens", "output_tokens"),
@@ -25,19 +24,22 @@ LEVEL_COLUMNS = (
     *("prefix_hit_rate", "goodput", "meets_slo", "is_on_pareto_front"),
     *("sent", "failed", "counted", "interrupted"),
 )
-METRIC_COLUMNS = ("metric", "a_ms", "b_ms", "change", "low", "high", "claim")
+# With the fields of `Difference`.
+METRIC_COLUMNS = {"metric": "metric", "a_ms": "first_ms", "b_ms": "second_ms"}
+METRIC_COLUMNS |= {name: name for name in ("change", "low", "high", "claim")}
 HEADERS = [",".join(columns) for columns in (REQUEST_COLUMNS, LEVEL_COLUMNS, METRIC_COLUMNS)]
 """First lines, by which a file of `bench` is recognized."""
 
 
-def run_csv(bench: Bench, log: RequestLog) -> str:
+def run_csv(bench: Bench) -> str:
     """One row for each request that was sent, in order of the times at which they were sent."""
-    rows = sorted(_request_rows(bench, log), key=lambda pair: pair[0])
+    rows = sorted(_request_rows(bench), key=lambda pair: pair[0])
     return _text(REQUEST_COLUMNS, [row for _, row in rows])
 
 
-def _request_rows(bench: Bench, log: RequestLog) -> Iterator[tuple[float, dict[str, Value]]]:
+def _request_rows(bench: Bench) -> Iterator[tuple[float, dict[str, Cell]]]:
     """(time in ms, row)."""
+    log = bench.log
     counted = set(map(id, log.counted))
     for (conversation, turn), served in log.records.served.items():
         yield (
@@ -77,7 +79,7 @@ def sweep_csv(sweep: Sweep) -> str:
     return _text(LEVEL_COLUMNS, [_level_row(sweep, level) for level in sweep.levels])
 
 
-def _level_row(sweep: Sweep, level: Level) -> dict[str, Value]:
+def _level_row(sweep: Sweep, level: Level) -> dict[str, Cell]:
     bench, measured = level.bench, level.bench.measurement
     latencies = {"ttft": measured.ttft_ms, "itl": measured.itl_ms, "e2e": measured.e2e_ms}
     return {
@@ -109,31 +111,24 @@ def _percentile(values: Percentiles | None, name: str) -> float | None:
 def comparison_csv(comparison: Comparison) -> str:
     """One row for each metric; none if too few requests were served to compare."""
     rows = [
-        {
-            "metric": difference.metric,
-            "a_ms": difference.first_ms,
-            "b_ms": difference.second_ms,
-            "change": difference.change,
-            "low": difference.low,
-            "high": difference.high,
-            "claim": difference.claim,
-        }
+        {column: getattr(difference, name) for column, name in METRIC_COLUMNS.items()}
         for difference in comparison.differences
     ]
-    return _text(METRIC_COLUMNS, rows)
+    return _text(tuple(METRIC_COLUMNS), rows)
 
 
-def _text(columns: Sequence[str], rows: Iterable[Mapping[str, Value]]) -> str:
+def _text(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
     file = io.StringIO()
     writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _cell(value) for name, value in row.items()})
+        writer.writerow({name: _cell(content) for name, content in row.items()})
     return file.getvalue()
 
 
-def _cell(value: Value) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
+def _cell(content: Cell) -> str:
+    if isinstance(content, bool):
+        return str(content).lower()
     # Six digits behind the point are nanoseconds.
-    return "" if value is None else f"{round(value, 6)}" if isinstance(value, float) else str(value)
+    rounded = round(content, 6) if isinstance(content, float) else content
+    return "" if rounded is None else str(rounded)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
-from penstock.bench.compare import NAMES, Comparison
+from penstock.bench import aiperf
+from penstock.bench.compare import NAMES, Comparison, LimitCheck, Slicing
 from penstock.bench.difference import LEVEL, Difference
-from penstock.bench.limits import LimitCheck
-from penstock.bench.measurement import Failures, Measurement, Percentiles
-from penstock.bench.model import Bench
-from penstock.bench.prediction import Prediction
-from penstock.bench.slices import Slicing
+from penstock.bench.measurement import Bench, Failures, Measurement, Prediction
 from penstock.bench.sweep import Sweep
 from penstock.graph.slo import Slo
-from penstock.reports.json_document import Document, set_fields
+from penstock.reports.json_document import Document, VersionedDocument, set_fields
 from penstock.simulate.calibration import Calibration
 from penstock.workload.model import Workload
-
-SCHEMA_VERSION: Final = 1
 
 
 class NamedWorkload(Workload):
@@ -66,11 +60,9 @@ class SteadyState(Document):
     """Whether the window is long enough, and as many requests completed in it as were sent."""
 
 
-class RunDocument(Document):
-    """One run against one target."""
+class RunHeader(VersionedDocument):
+    """Which run it is, and whether its figures hold."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["run"]
     """Form of the document."""
     url: str
@@ -101,49 +93,13 @@ class RunDocument(Document):
     """What ended the run early; null if it is complete."""
     distortion: str | None
     """Why this machine may have distorted the latencies; null if it has not."""
-    failures: Failures
-    """Failed requests of the complete run."""
-    unsent: int
-    """Number of requests that were not sent, or have no record."""
-    counted: int
-    """Number of served requests in the measured window, from which the percentiles come."""
-    window_s: float
-    """Length of the measured window in seconds."""
-    ttft_ms: Percentiles | None
-    """Time to first token; null if no request was served."""
-    first_output_ms: Percentiles | None
-    """Time to the first token that is not reasoning; null if no response has one."""
-    reasoning: int
-    """Number of counted responses that began with reasoning."""
-    reasoning_only: int
-    """Number of counted responses without any token that is not reasoning."""
-    itl_ms: Percentiles | None
-    """Mean inter-token latency of each request; null if no response has several chunks."""
-    chunk_gap_ms: Percentiles | None
-    """Time between two chunks of a stream, in the complete run; null without such a time."""
-    e2e_ms: Percentiles | None
-    """End-to-end latency; null if no request was served."""
-    in_one_piece: int
-    """Number of responses of several tokens in one chunk, which have no inter-token latency."""
-    user_rate: float | None
-    """Output tokens/s of the median request; null if no response has several chunks."""
-    output_rate: float
-    """Output tokens/s of all requests in the window."""
-    request_rate: float
-    """Requests/s that were sent in the window and served."""
-    goodput: float | None
-    """Share of requests within the SLO; null without an SLO, and if no request was counted."""
-    prefix_hit_rate: float
-    """Share of input tokens that the server reports as found in a prefix cache."""
-    input_ratio: float | None
-    """Input tokens counted by the server, relative to those of the workload; null if no request was
-    served."""
-    steadiness: SteadyState | None
+
+
+class RunDocument(Measurement, RunHeader):
+    """One run against one target."""
+
+    steadiness: SteadyState | None  # type: ignore[assignment]
     """Whether the latencies are those of a steady state; null with a fixed concurrency."""
-    late_p99_ms: float | None
-    """p99 of the delay with which requests were sent, in ms; null with a fixed concurrency."""
-    cpu_share: float
-    """Share of this machine's processor time that was used while requests were sent."""
 
 
 class LevelDocument(RunDocument):
@@ -157,11 +113,9 @@ class LevelDocument(RunDocument):
     """Whether no other load has more tokens/s for each user without fewer tokens/s in total."""
 
 
-class SweepDocument(Document):
+class SweepDocument(VersionedDocument):
     """Runs against one target at several loads."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["sweep"]
     """Form of the document."""
     engine_is_substitute: bool | None
@@ -199,11 +153,9 @@ class TargetDocument(Document):
     """Number of requests that were not sent, or have no record."""
 
 
-class ComparisonDocument(Document):
+class ComparisonDocument(VersionedDocument):
     """One run against two targets, which get the same requests in alternating slices."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["comparison"]
     """Form of the document."""
     client: str
@@ -243,49 +195,28 @@ WorkloadDocument = RunDocument | SweepDocument | ComparisonDocument
 
 
 def run_document(bench: Bench) -> RunDocument:
-    return RunDocument(kind="run", **_run_fields(bench))
+    return RunDocument.of(bench, bench.endpoint, bench.measurement, **_run_fields(bench))
 
 
 def _run_fields(bench: Bench) -> dict[str, Any]:
-    """Those of a `RunDocument`, without its kind."""
-    measured = bench.measurement
-    steady = measured.steadiness
+    """Fields of a `RunDocument` that differ from the attributes of a run."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "url": bench.url,
-        "model": bench.model,
-        "client": bench.client,
-        "seed": bench.seed,
-        "speed": bench.speed,
-        "engine_is_substitute": bench.engine_is_substitute,
+        "client": aiperf.VERSION,
         "workload": NamedWorkload.of(bench.workload.name, bench.workload.workload),
-        "slo": bench.slo,
-        "attain": bench.attain,
-        "meets_slo": bench.meets_slo,
-        "prediction": bench.prediction,
-        "calibration": bench.calibration,
-        "interrupted": bench.interrupted or None,
-        "distortion": measured.distortion or None,
-        **{name: getattr(measured, name) for name in Measurement.__dataclass_fields__},
-        "steadiness": steady and asdict(steady) | {"is_steady": steady.is_steady},
+        "distortion": bench.measurement.distorted_by,
     }
 
 
 def sweep_document(sweep: Sweep) -> SweepDocument:
-    highest = sweep.highest
-    return SweepDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="sweep",
-        engine_is_substitute=sweep.levels[0].bench.engine_is_substitute,
-        gpus=sweep.gpus,
-        highest_scale_within_slo=highest.scale if highest else None,
-        interrupted=sweep.interrupted or None,
-        unmeasured_scales=list(sweep.unmeasured),
+    return SweepDocument.of(
+        sweep,
+        engine_is_substitute=sweep.levels[0].bench.endpoint.engine_is_substitute,
+        highest_scale_within_slo=sweep.highest.scale if sweep.highest else None,
+        unmeasured_scales=sweep.unmeasured,
         levels=[
-            LevelDocument(
-                kind="run",
+            LevelDocument.of(
+                *(level, level.bench, level.bench.endpoint, level.bench.measurement),
                 **_run_fields(level.bench),
-                scale=level.scale,
                 tokens_per_second_gpu=sweep.gpu_rate(level),
                 is_on_pareto_front=level in sweep.front,
             )
@@ -299,25 +230,15 @@ def comparison_document(
 ) -> ComparisonDocument:
     request = comparison.request
     targets = zip(NAMES, request.endpoints, comparison.failures, comparison.unsent, strict=True)
-    return ComparisonDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="comparison",
-        client=comparison.client,
-        seed=request.seed,
+    return ComparisonDocument.of(
+        comparison,
+        request,
+        client=aiperf.VERSION,
         workload=NamedWorkload.of(request.workload.name, request.workload.workload),
         targets={
-            name: TargetDocument(**asdict(endpoint), failures=failures, unsent=unsent)
+            name: TargetDocument.of(endpoint, failures=failures, unsent=unsent)
             for name, endpoint, failures, unsent in targets
         },
-        slicing=request.slicing,
-        pairs=comparison.pairs,
-        requests=comparison.requests,
         level=LEVEL,
-        has_verdict=comparison.has_verdict,
-        differences=list(comparison.differences),
-        limits=list(checked),
-        skew_ms=comparison.skew_ms,
-        overlapping=comparison.overlapping,
-        distortion=comparison.distortion or None,
-        interrupted=comparison.interrupted or None,
+        limits=checked,
     )

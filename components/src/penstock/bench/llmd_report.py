@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench import aiperf
+from penstock.bench.measurement import Bench, RequestLog
 from penstock.bench.records import CANCELLED
 from penstock.manifests.deployment import Role
 from penstock.serving.deployment import ServingDeployment
@@ -35,7 +36,6 @@ Report = dict[str, Any]
 
 def report_of(
     bench: Bench,
-    log: RequestLog,
     *,
     uid: str,
     experiment: str | None = None,
@@ -44,7 +44,7 @@ def report_of(
 ) -> Report:
     """One report. ``experiment``: an id that all reports of a sweep share. ``stage``: number of the
     load in the sweep. ``stack``: as `stack_of` returns it; empty if not known."""
-    scenario: Report = {"load": _load(bench, log, stage)}
+    scenario: Report = {"load": _load(bench, stage)}
     if stack:
         scenario["stack"] = list(stack)
     report: Report = {
@@ -52,11 +52,11 @@ def report_of(
         "run": {
             "uid": uid,
             "eid": experiment,
-            "time": _time(log),
-            "description": _description(bench, log),
+            "time": _time(bench.log),
+            "description": _description(bench),
         },
         "scenario": scenario,
-        "results": {"request_performance": {"aggregate": _aggregate(bench, log)}},
+        "results": {"request_performance": {"aggregate": _aggregate(bench)}},
     }
     return {key: _known(value) for key, value in report.items()}
 
@@ -87,32 +87,33 @@ def _time(log: RequestLog) -> Report:
     }
 
 
-def _description(bench: Bench, log: RequestLog) -> str:
+def _description(bench: Bench) -> str:
+    log = bench.log
     begin, end = ((ms - log.first_ms) / 1000 for ms in log.window)
     window = f"from {begin:.1f} s to {end:.1f} s after the first request"
     counted = f"Latencies, lengths and rates are of requests that were sent {window}."
-    remarks = [f"{bench.workload.name}, {bench.model} at {bench.url}.", counted]
+    remarks = [f"{bench.workload.name}, {bench.endpoint.model} at {bench.endpoint.url}.", counted]
     if bench.interrupted:
         remarks.append(f"Incomplete: {bench.interrupted}.")
-    if bench.measurement.distortion:
-        remarks.append(f"The client may have distorted it: {bench.measurement.distortion}.")
+    if bench.measurement.distorted_by:
+        remarks.append(f"The client may have distorted it: {bench.measurement.distorted_by}.")
     return " ".join(remarks)
 
 
-def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
+def _load(bench: Bench, stage: int) -> Report:
     workload = bench.workload.workload
-    sent = list(log.requests.values())
+    sent = list(bench.log.requests.values())
     conversation = workload.conversation
     turns = conversation and {"distribution": "fixed", "value": conversation.turns}
     native = {
         "workload": {
             "name": bench.workload.name,
-            **bench.workload.workload.model_dump(exclude_none=True),
+            **workload.model_dump(exclude_none=True),
         },
         "seed": bench.seed,
         "slo": bench.slo.model_dump(exclude_none=True),
-        "url": bench.url,
-        "model": bench.model,
+        "url": bench.endpoint.url,
+        "model": bench.endpoint.model,
     }
     return {
         "metadata": {
@@ -121,7 +122,7 @@ def _load(bench: Bench, log: RequestLog, stage: int) -> Report:
         },
         "standardized": {
             "tool": TOOL,
-            "tool_version": bench.client.removeprefix("AIPerf "),
+            "tool_version": aiperf.VERSION.removeprefix("AIPerf "),
             "source": "random",
             "stage": stage,
             "input_seq_len": _lengths([request.input_tokens for request in sent]),
@@ -146,8 +147,8 @@ def _lengths(tokens: Sequence[int]) -> Report:
     }
 
 
-def _aggregate(bench: Bench, log: RequestLog) -> Report:
-    measured, counted = bench.measurement, log.counted
+def _aggregate(bench: Bench) -> Report:
+    measured, counted = bench.measurement, bench.log.counted
     failures = measured.failures
     cancelled = failures.reasons.get(CANCELLED, 0)
     has_p99 = failures.share <= MAX_REFUSED

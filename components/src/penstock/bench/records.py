@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.bench.aiperf import Endpoint, Traffic
 from penstock.bench.trace_file import Key
 from penstock.simulate.window import ServedRequest
 from penstock.workload import Request
@@ -49,37 +50,24 @@ class Records:
     requested_tokens: int
     """Input tokens of the served requests, in the workload; the server counts its own."""
 
-    def simulated(self, speed: float) -> Records:
-        """With the times of a simulation that ran at ``speed``."""
-        if speed == 1.0:
-            return self
-        return replace(
-            self,
-            served={key: _simulated(each, speed) for key, each in self.served.items()},
-            failed=tuple(
-                replace(failure, sent_ms=failure.sent_ms * speed) for failure in self.failed
-            ),
-            late_ms=tuple(late * speed for late in self.late_ms),
-            chunk_gaps_ms=tuple(gap * speed for gap in self.chunk_gaps_ms),
-        )
 
-
-def read_records(
-    file: Path, requests: Mapping[Key, Request], *, is_scheduled: bool, is_chat: bool = False
-) -> Records:
-    """The records of ``requests``, of the chat API or of completions; none if there is no file,
-    because the run was interrupted before the first response. A last line that is incomplete is
-    left out."""
-    by_key = {_key(record): record for record in _lines(file)}
+def read_records(traffic: Traffic) -> Records:
+    """The records of the requests of ``traffic``; none if there is no file, because the run was
+    interrupted before the first response. A last line that is incomplete is left out. Times are
+    those of the simulation, if its speed is not 1."""
+    requests, endpoint = traffic.requests, traffic.endpoint
+    by_key = {_key(record): record for record in _lines(traffic.records)}
     by_key = {key: by_key[key] for key in requests if key in by_key}
-    sent = {key: _sent_ms(record) for key, record in by_key.items()}
+    sent_ns = {key: int(each["metadata"]["request_start_ns"]) for key, each in by_key.items()}
+    first_ns = min(sent_ns.values(), default=0)
+    sent = {key: (at - first_ns) / NS_PER_MS * endpoint.speed for key, at in sent_ns.items()}
     # The request that was sent earliest, compared with its time in the trace, was in time.
     offsets = [
         at - due
         for key, at in sent.items()
-        if is_scheduled and (due := requests[key].at_ms) is not None
+        if traffic.concurrency is None and (due := requests[key].at_ms) is not None
     ]
-    start = min(offsets or sent.values(), default=0.0)
+    start = min(offsets, default=0.0)
     served, failed, gaps = {}, [], list[float]()
     for key in sorted(by_key, key=sent.__getitem__):
         record, sent_ms = by_key[key], sent[key] - start
@@ -87,10 +75,10 @@ def read_records(
         if reason:
             failed.append(FailedRequest(key=key, sent_ms=sent_ms, reason=reason))
         else:
-            served[key] = _served(record, sent_ms, is_chat=is_chat)
-            gaps += _value(record, "inter_chunk_latency") or ()
+            served[key] = _served(record, sent_ms, endpoint)
+            gaps += (gap * endpoint.speed for gap in _value(record, "inter_chunk_latency") or ())
     return Records(
-        start_ms=start,
+        start_ms=first_ns / NS_PER_MS + start / endpoint.speed,
         served=served,
         failed=tuple(failed),
         unsent=len(requests) - len(by_key),
@@ -114,10 +102,6 @@ def _key(record: Mapping[str, Any]) -> Key:
     return metadata["conversation_id"], metadata["turn_index"] or 0
 
 
-def _sent_ms(record: Mapping[str, Any]) -> float:
-    return float(record["metadata"]["request_start_ns"]) / NS_PER_MS
-
-
 def _value(record: Mapping[str, Any], name: str) -> Any:
     return (record["metrics"].get(name) or {}).get("value")
 
@@ -138,24 +122,13 @@ def _failure(record: Mapping[str, Any], request: Request) -> str:
     return ""
 
 
-def _simulated(request: ServedRequest, speed: float) -> ServedRequest:
-    return replace(
-        request,
-        arrived_ms=request.arrived_ms * speed,
-        first_ms=request.first_ms * speed,
-        ended_ms=request.ended_ms * speed,
-        ttft_ms=request.ttft_ms * speed,
-        itl_ms=None if request.itl_ms is None else request.itl_ms * speed,
-        first_output_ms=None
-        if request.first_output_ms is None
-        else request.first_output_ms * speed,
-    )
-
-
-def _served(record: Mapping[str, Any], sent_ms: float, *, is_chat: bool) -> ServedRequest:
-    ttft = float(_value(record, "time_to_first_token"))
-    took = float(_value(record, "request_latency"))
+def _served(record: Mapping[str, Any], sent_ms: float, endpoint: Endpoint) -> ServedRequest:
+    ttft = endpoint.speed * float(_value(record, "time_to_first_token"))
+    took = endpoint.speed * float(_value(record, "request_latency"))
     tokens = int(_value(record, "usage_completion_tokens"))
+    # Completions have no reasoning that is marked as such, and no such metric.
+    name = "time_to_first_output_token" if endpoint.is_chat else "time_to_first_token"
+    first_output = _value(record, name)
     return ServedRequest(
         arrived_ms=sent_ms,
         first_ms=sent_ms + ttft,
@@ -168,6 +141,5 @@ def _served(record: Mapping[str, Any], sent_ms: float, *, is_chat: bool) -> Serv
         decode_queue_ms=None,
         input_tokens=int(_value(record, "usage_prompt_tokens") or 0),
         cached_tokens=int(_value(record, "usage_prompt_cache_read_tokens") or 0),
-        # Completions have no reasoning that is marked as such, and no such metric.
-        first_output_ms=_value(record, "time_to_first_output_token") if is_chat else ttft,
+        first_output_ms=None if first_output is None else endpoint.speed * first_output,
     )

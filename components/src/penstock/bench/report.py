@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
 
-from penstock.bench.charts import time_charts
-from penstock.bench.measurement import Failures, Measurement, Percentiles
-from penstock.bench.model import Bench
-from penstock.bench.prediction import Predicted, Prediction
+from penstock.bench.measurement import (
+    Bench,
+    Failures,
+    Measurement,
+    Percentiles,
+    Predicted,
+    Prediction,
+    RequestLog,
+)
+from penstock.reports.charts import bin_width, binned, over_time, percentile_curves, slo_limit
 from penstock.reports.model import (
+    Band,
+    Chart,
     Figure,
     Figures,
+    Mark,
     Part,
     Report,
     Section,
+    Series,
     State,
     Table,
     Verdict,
@@ -23,9 +37,10 @@ from penstock.simulate.calibration import Calibration
 from penstock.simulate.charts import latency_charts
 from penstock.simulate.metrics import MAX_REFUSED
 from penstock.simulate.report import NO_SLO, arrival_of
-from penstock.simulate.window import ServedRequest
+from penstock.simulate.window import ServedRequest, tokens_between
 from penstock.text.numbers import limit_text
 
+SHARES = (0.5, 0.99)  # of the latencies over time
 PERCENTILES = ("p50", "p90", "p99")
 HEADINGS = ("latency (ms)", *PERCENTILES)
 ROWS = {
@@ -41,15 +56,17 @@ FEW = 100  # requests, below which the p99 is the maximum
 
 def report_of(bench: Bench, predicted: Predicted | None = None) -> Report:
     """``predicted``: with the requests of the prediction, for the charts."""
-    counted = {kind_of(is_substitute=bench.engine_is_substitute): counted_requests(bench)}
+    endpoint = bench.endpoint
+    counted = {kind_of(is_substitute=endpoint.engine_is_substitute): bench.log.counted}
     if predicted:
         counted["predicted by simulate"] = list(predicted.requests)
     prediction = [*_prediction(bench.measurement, bench.prediction)] if bench.prediction else []
     calibration = [*_calibration(bench.calibration)] if bench.calibration else []
     return Report(
         kind="Benchmark",
-        title=f"{bench.workload.name} ({arrival_of(bench.workload)}), {bench.model} at {bench.url}",
-        subtitle=kind_of(is_substitute=bench.engine_is_substitute),
+        title=f"{bench.workload.name} ({arrival_of(bench.workload)}), "
+        f"{endpoint.model} at {endpoint.url}",
+        subtitle=kind_of(is_substitute=endpoint.engine_is_substitute),
         verdicts=list(verdicts(bench)),
         sections=[
             Section("Over time", time_charts(bench)),
@@ -75,8 +92,8 @@ def on_mockers(model: str) -> str:
 
 def verdicts(bench: Bench) -> Iterator[Verdict]:
     measured = bench.measurement
-    if bench.engine_is_substitute:
-        yield Verdict(State.INCOMPLETE, on_mockers(bench.model))
+    if bench.endpoint.engine_is_substitute:
+        yield Verdict(State.INCOMPLETE, on_mockers(bench.endpoint.model))
     if bench.interrupted:
         yield Verdict(State.INCOMPLETE, f"incomplete: {bench.interrupted}")
     if not measured.counted:
@@ -86,15 +103,10 @@ def verdicts(bench: Bench) -> Iterator[Verdict]:
         yield Verdict(State.NONE, NO_SLO)
     else:
         outcome = State.MET if bench.meets_slo else State.MISSED
-        by = " by mockers" if bench.engine_is_substitute else ""
+        by = " by mockers" if bench.endpoint.engine_is_substitute else ""
         share = f"{measured.goodput:.1%} of requests within {bench.slo}"
         text = f"SLO {outcome}{by}: {share} ({bench.attain:.0%} needed)"
-        yield Verdict(State.NONE if bench.engine_is_substitute else outcome, text)
-
-
-def counted_requests(bench: Bench) -> list[ServedRequest]:
-    """Those that the percentiles describe."""
-    return [] if bench.log is None else bench.log.counted
+        yield Verdict(State.NONE if bench.endpoint.engine_is_substitute else outcome, text)
 
 
 def _latency_table(bench: Bench) -> Table:
@@ -189,8 +201,8 @@ def _figures(measured: Measurement) -> Iterator[Figure]:
 
 def _notes(bench: Bench) -> Iterator[str]:
     measured = bench.measurement
-    if bench.speed != 1.0:
-        yield simulated_time(bench.speed)
+    if bench.endpoint.speed != 1.0:
+        yield simulated_time(bench.endpoint.speed)
     if measured.unsent:
         yield f"{measured.unsent} requests were not sent, or have no record"
     if measured.failures.share > MAX_REFUSED:
@@ -212,8 +224,8 @@ def simulated_time(speed: float) -> str:
 
 def limits_of(measured: Measurement) -> Iterator[str]:
     """Why the latencies may not be those of the endpoint in a steady state."""
-    if measured.distortion:
-        yield distorted(measured.distortion)
+    if measured.distorted_by:
+        yield distorted(measured.distorted_by)
     if measured.steadiness is not None and not measured.steadiness.is_steady:
         yield f"not steady: {measured.steadiness.reason}"
 
@@ -231,3 +243,118 @@ def failures_line(failures: Failures) -> str:
     if not failures.total:
         return ""
     return f"failed: {failures.total} of {failures.sent} requests ({_reasons(failures)})"
+
+
+def time_charts(bench: Bench) -> list[Chart]:
+    """Latencies, requests, tokens and errors, each on its own axis. Empty without requests."""
+    records = bench.log.records
+    return list(_TimeCharts(bench).charts()) if records.served or records.failed else []
+
+
+@dataclass(frozen=True)
+class _TimeCharts:
+    """Times are seconds since the start of the run, in bins of equal width."""
+
+    bench: Bench
+
+    @property
+    def log(self) -> RequestLog:
+        return self.bench.log
+
+    @cached_property
+    def served(self) -> Sequence[ServedRequest]:
+        return list(self.log.records.served.values())
+
+    @cached_property
+    def end_s(self) -> float:
+        failed = (failed.sent_ms / 1000 for failed in self.log.records.failed)
+        return max([*failed, *(request.ended_ms / 1000 for request in self.served)])
+
+    @cached_property
+    def width(self) -> float:
+        return bin_width(self.end_s)
+
+    @cached_property
+    def bins(self) -> int:
+        return max(1, ceil(self.end_s / self.width))
+
+    @property
+    def _frame(self) -> dict[str, Any]:
+        """The time range of all charts, and the measured window, which they shade."""
+        begin, end = (ms / 1000 for ms in self.log.window)
+        window = [Band(begin=begin, end=end)] if end > begin else []
+        return {"bands": window, "end_s": self.width * self.bins}
+
+    def charts(self) -> Iterator[Chart]:
+        slo = self.bench.slo
+        ttft: list[float | None] = [request.ttft_ms for request in self.served]
+        yield from self._latency("TTFT", ttft, slo.ttft_ms)
+        yield from self._latency("ITL", [request.itl_ms for request in self.served], slo.itl_ms)
+        sent = [request.arrived_ms / 1000 for request in self.served]
+        sent += [failed.sent_ms / 1000 for failed in self.log.records.failed]
+        completed = [request.ended_ms / 1000 for request in self.served]
+        rates = [self._rate("sent", sent), self._rate("completed", completed)]
+        yield over_time("Requests", "requests/s", rates, **self._frame)
+        yield over_time("Output tokens", "tokens/s", [self._tokens()], **self._frame)
+        if self.log.records.failed:
+            yield self._errors()
+
+    def _latency(
+        self, name: str, values: Sequence[float | None], limit_ms: float | None
+    ) -> Iterator[Chart]:
+        """By the time at which a request was sent. Nothing if no request has the latency."""
+        known = [
+            (request.arrived_ms / 1000, value)
+            for request, value in zip(self.served, values, strict=True)
+            if value is not None
+        ]
+        if known:
+            times, latencies = zip(*known, strict=True)
+            curves = percentile_curves(times, latencies, SHARES, self.width, self.bins)
+            yield over_time(
+                f"{name} by the time sent",
+                "ms",
+                curves,
+                name=name,
+                limits=slo_limit(name, limit_ms),
+                **self._frame,
+            )
+
+    def _rate(self, name: str, times: Sequence[float]) -> Series:
+        counts = binned(times, times, self.width, self.bins)
+        return self._steps(name, [len(count) / self.width for count in counts])
+
+    def _steps(self, name: str, values: Sequence[float]) -> Series:
+        begins = [number * self.width for number in range(self.bins)]
+        return Series(name=name, x=begins, y=values, mark=Mark.STEPS)
+
+    def _tokens(self) -> Series:
+        begins = (1000 * self.width * number for number in range(self.bins))
+        return self._steps("output tokens", [self._tokens_from(begin) for begin in begins])
+
+    def _tokens_from(self, begin_ms: float) -> float:
+        """Output tokens/s of the bin that begins then."""
+        end_ms = begin_ms + self.width * 1000
+        counts = (
+            tokens_between(request, begin_ms, end_ms)
+            for request in self.served
+            if request.first_ms <= end_ms and request.ended_ms >= begin_ms
+        )
+        return sum(counts) / self.width
+
+    def _errors(self) -> Chart:
+        by_reason: dict[str, list[float]] = {}
+        for failed in self.log.records.failed:
+            by_reason.setdefault(failed.reason, []).append(failed.sent_ms / 1000)
+        middles = [(number + 0.5) * self.width for number in range(self.bins)]
+        bars = [
+            Series(
+                name=reason,
+                x=middles,
+                y=[len(count) for count in binned(times, times, self.width, self.bins)],
+                mark=Mark.STACK,
+            )
+            for reason, times in by_reason.items()
+        ]
+        title = f"Failed requests by the time sent (per {limit_text(self.width)} s)"
+        return over_time(title, "requests", bars, **self._frame)

@@ -4,62 +4,73 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from penstock.bench import aiperf
-from penstock.bench.measurement import measurement_of
-from penstock.bench.model import Bench, RequestLog
+from penstock.bench.aiperf import Traffic
+from penstock.bench.measurement import Bench, BenchRequest, Failures, RequestLog, measurement_of
 from penstock.bench.records import Records, read_records
-from penstock.bench.trace_file import Key, at_speed, keyed, write_trace
-from penstock.bench.watch import Progress, Watch
+from penstock.bench.trace_file import at_speed, keyed, write_trace
 from penstock.errors import BenchError, NotVerifiedError, Problem
-from penstock.graph.slo import Slo
 from penstock.simulate.window import Conversations
 from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
-from penstock.workload import Request
-from penstock.workload.load import LoadedWorkload
 
-TRACE = "requests.jsonl"
 INTERRUPTED = "interrupted"
 BYTES_PER_TOKEN = 6  # `2345, `, of a prompt in the file of requests
 
-
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    url: str
-    """Without `/v1`."""
-    model: str
-    """Model to request."""
-    graph: str = ""
-    """Its file; empty if it was named by its URL."""
-    is_chat: bool = False
-    """It gets chat requests, else completions."""
-    speed: float = 1.0
-    """Simulation speed; 0.5 runs at half real time. All times of requests are simulated."""
-    engine_is_substitute: bool | None = None
-    """Whether mockers serve instead of an engine; null if that is not known."""
-
-    def __str__(self) -> str:
-        mockers = "mockers, not an engine" if self.engine_is_substitute else ""
-        notes = "; ".join(filter(None, (self.graph, mockers)))
-        return f"{self.model} at {self.url}" + (f" ({notes})" if notes else "")
+Progress = Callable[[str, int, int], None]
+"""Gets what is done, and how many requests of how many are."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
-    """What one endpoint gets."""
+class Watch:
+    """Called with the number of recorded requests, several times per second.
 
-    endpoint: Endpoint
-    requests: Mapping[Key, Request]
-    concurrency: int | None
-    """None: requests are sent at their times of arrival."""
-    folder: Path
-    """For all files; exists."""
-    duration_s: float | None = None
-    """After which no request is sent, with a fixed concurrency; None: all are sent."""
+    Both the time left and the processor time are counted from the first record on: until then,
+    AIPerf starts, for about 10 s and with all processors.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        total: int,
+        cpu_times: Callable[[], tuple[float, float]] | None = None,
+    ) -> None:
+        """``cpu_times``: busy and all seconds of all processors since some time."""
+        self._progress, self._total = progress, total
+        self._cpu_times = cpu_times or _cpu_times
+        self._from: tuple[float, float] | None = None
+        self._to = (0.0, 0.0)
+
+    def __call__(self, done: int) -> None:
+        if not done:
+            self._progress("starting AIPerf", 0, 0)
+            return
+        if self._from is None:
+            self._progress("sending requests", 0, self._total)
+            self._from = self._to = self._cpu_times()
+        elif done < self._total:
+            self._to = self._cpu_times()
+        self._progress("sending requests", done, self._total)
+
+    @property
+    def cpu_share(self) -> float:
+        """Of the processor time while requests were sent; 0 if it was too short to measure."""
+        if self._from is None:
+            return 0.0
+        busy, every = (to - since for to, since in zip(self._to, self._from, strict=True))
+        # The kernel's counters are not read at one moment: idle time can decrease.
+        return min(1.0, busy / every) if every else 0.0
+
+
+def _cpu_times() -> tuple[float, float]:
+    times = psutil.cpu_times()
+    every = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return every - times.idle - getattr(times, "iowait", 0.0), every
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,26 +85,26 @@ class Sent:
     """What ended the run early; empty if nothing did."""
 
 
-def send(traffic: Sequence[Traffic], timeout_s: float, progress: Progress) -> Sent:
-    """Send all at the same time. ``timeout_s``: of one request.
+def send(traffic: Sequence[Traffic], progress: Progress) -> Sent:
+    """Send all at the same time.
 
     If this is interrupted or fails, the result has the requests until then. BenchError if there
     are none, and if a folder cannot be written.
     """
     python = aiperf.require_environment()
-    total = sum(len(each.requests) for each in traffic)
-    runs = [_prepared(each, timeout_s, progress) for each in traffic]
-    watch = Watch(progress, total)
+    for each in traffic:
+        _write_requests(each, progress)
+    watch = Watch(progress, sum(len(each.requests) for each in traffic))
     failure = ""
     try:
-        aiperf.run(python, runs, watch)
+        aiperf.run(python, traffic, watch)
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except BenchError as error:
-        if not all(run.records.exists() for run in runs):
+        if not all(each.records.exists() for each in traffic):
             raise
         failure = error.problems[0].message
-    records = [_read(each, run) for each, run in zip(traffic, runs, strict=True)]
+    records = [read_records(each) for each in traffic]
     for each, of_each in zip(traffic, records, strict=True):
         if not of_each.served and not of_each.failed:
             if failure == INTERRUPTED:
@@ -108,42 +119,27 @@ def send(traffic: Sequence[Traffic], timeout_s: float, progress: Progress) -> Se
     return Sent(records=records, cpu_share=watch.cpu_share, interrupted=failure)
 
 
-def _prepared(traffic: Traffic, timeout_s: float, progress: Progress) -> aiperf.Run:
-    trace, total = traffic.folder / TRACE, len(traffic.requests)
+def _write_requests(traffic: Traffic, progress: Progress) -> None:
     _require_space(traffic)
 
     def written(count: int) -> None:
-        progress("writing requests", count, total)
+        progress("writing requests", count, len(traffic.requests))
 
-    # With another salt in each run, no prefix cache has the prompts of an earlier one.
-    salt = secrets.token_hex(8)
-    is_scheduled = traffic.concurrency is None
-    model, speed = traffic.endpoint.model, traffic.endpoint.speed
     try:
         write_trace(
-            trace,
-            at_speed(traffic.requests, speed),
-            model,
-            salt,
-            is_scheduled=is_scheduled,
+            traffic.trace,
+            at_speed(traffic.requests, traffic.endpoint.speed),
+            traffic.endpoint.model,
+            # With another salt in each run, no prefix cache has the prompts of an earlier one.
+            secrets.token_hex(8),
+            is_scheduled=traffic.concurrency is None,
             is_chat=traffic.endpoint.is_chat,
             written=written,
         )
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
         fix = "Free space, or name a folder on another file system with --out."
-        raise BenchError(Problem(place=str(trace), message=message, fix=fix)) from None
-    return aiperf.Run(
-        url=traffic.endpoint.url,
-        model=model,
-        trace=trace,
-        folder=traffic.folder,
-        conversations=len({conversation for conversation, _ in traffic.requests}),
-        concurrency=traffic.concurrency,
-        timeout_s=timeout_s / speed,
-        is_chat=traffic.endpoint.is_chat,
-        duration_s=traffic.duration_s and traffic.duration_s / speed,
-    )
+        raise BenchError(Problem(place=str(traffic.trace), message=message, fix=fix)) from None
 
 
 def new_folder(path: Path) -> Path:
@@ -167,57 +163,29 @@ def _require_space(traffic: Traffic) -> None:
         raise BenchError(Problem(place=str(traffic.folder), message=message, fix=fix))
 
 
-def _read(traffic: Traffic, run: aiperf.Run) -> Records:
-    speed = traffic.endpoint.speed
-    records = read_records(
-        run.records,
-        at_speed(traffic.requests, speed),
-        is_scheduled=traffic.concurrency is None,
-        is_chat=traffic.endpoint.is_chat,
-    )
-    return records.simulated(speed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchRequest:
-    """What is measured: an endpoint, and the traffic that it gets."""
-
-    endpoint: Endpoint
-    workload: LoadedWorkload
-    slo: Slo
-    attain: float
-    seed: int
-    timeout_s: float
-    """Of one request."""
-
-
 def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
     """Measure, and keep all files in ``folder``, which exists. Raises as `send` does."""
     requests = keyed(request.workload.requests(request.seed))
-    concurrency = request.workload.workload.concurrency or None
     traffic = Traffic(
-        endpoint=request.endpoint, requests=requests, concurrency=concurrency, folder=folder
+        endpoint=request.endpoint,
+        requests=requests,
+        concurrency=request.workload.workload.concurrency or None,
+        folder=folder,
+        timeout_s=request.timeout_s,
     )
-    sent = send([traffic], request.timeout_s, progress)
+    sent = send([traffic], progress)
+    (records,) = sent.records
     return Bench(
-        url=request.endpoint.url,
-        model=request.endpoint.model,
-        workload=request.workload,
-        slo=request.slo,
-        attain=request.attain,
-        seed=request.seed,
-        speed=request.endpoint.speed,
-        engine_is_substitute=request.endpoint.engine_is_substitute,
-        client=aiperf.VERSION,
+        **vars(request),
+        log=RequestLog(requests=requests, records=records),
         measurement=measurement_of(
-            sent.records[0],
+            records,
             request.slo,
             Conversations.of(list(requests.values())),
-            is_scheduled=concurrency is None,
+            is_scheduled=traffic.concurrency is None,
             cpu_share=sent.cpu_share,
         ),
         interrupted=sent.interrupted,
-        log=RequestLog(requests=requests, records=sent.records[0]),
     )
 
 
@@ -234,15 +202,22 @@ def _outage(url: str) -> str:
 
 
 def require_complete(bench: Bench) -> None:
-    """As `require_uninterrupted`; also BenchError if no request was served."""
-    require_uninterrupted(bench.interrupted, bench.url)
-    if not bench.measurement.counted:
-        reasons = ", ".join(bench.measurement.failures.reasons)
+    """As `require_served`."""
+    counted, failures = bench.measurement.counted, bench.measurement.failures
+    require_served(counted, failures, bench.interrupted, bench.endpoint.url)
+
+
+def require_served(counted: int, failures: Failures, interrupted: str, url: str) -> None:
+    """As `require_uninterrupted`; also BenchError if no request was served. ``counted``: served
+    requests."""
+    require_uninterrupted(interrupted, url)
+    if not counted:
+        reasons = ", ".join(failures.reasons)
         message = f"served none of the requests: {reasons}"
         fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
         if reasons in ("HTTP 401", "HTTP 403"):
             fix = f"Set the environment variable {KEY} to a key of this endpoint."
-        raise BenchError(Problem(place=bench.url, message=message, fix=fix))
+        raise BenchError(Problem(place=url, message=message, fix=fix))
 
 
 def require_uninterrupted(interrupted: str, place: str = "") -> None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.bench.model import Bench
-from penstock.bench.run import INTERRUPTED, BenchRequest, bench, new_folder
-from penstock.bench.watch import Progress
+from penstock.bench.measurement import Bench, BenchRequest
+from penstock.bench.run import INTERRUPTED, Progress, bench, new_folder
 from penstock.errors import BenchError
 from penstock.text.numbers import plain_number
 

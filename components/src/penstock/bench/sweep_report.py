@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from penstock.bench.measurement import Percentiles
-from penstock.bench.model import Bench
+from penstock.bench.measurement import Bench, Percentiles
 from penstock.bench.report import (
     PERCENTILES,
-    counted_requests,
     failures_line,
     kind_of,
     limits_of,
@@ -46,7 +44,8 @@ FRONT = "front: on the Pareto front of tokens/s per user and tokens/s"
 
 def report_of(sweep: Sweep) -> Report:
     first = sweep.levels[0].bench
-    requests = {f"scale {level.name}": counted_requests(level.bench) for level in sweep.levels}
+    endpoint = first.endpoint
+    requests = {f"scale {level.name}": level.bench.log.counted for level in sweep.levels}
     charts = [
         pareto(sweep),
         _by_load("TTFT", "ttft_ms", first.slo.ttft_ms, sweep.levels),
@@ -60,8 +59,8 @@ def report_of(sweep: Sweep) -> Report:
     ]
     return Report(
         kind="Sweep",
-        title=f"{first.workload.name} at several loads, {first.model} at {first.url}",
-        subtitle=kind_of(is_substitute=first.engine_is_substitute),
+        title=f"{first.workload.name} at several loads, {endpoint.model} at {endpoint.url}",
+        subtitle=kind_of(is_substitute=endpoint.engine_is_substitute),
         verdicts=list(_verdicts(sweep)),
         sections=[
             Section("Throughput and latency", [*charts, _table(sweep), FRONT]),
@@ -75,13 +74,13 @@ def _verdicts(sweep: Sweep) -> Iterator[Verdict]:
     if sweep.interrupted:
         yield Verdict(State.INCOMPLETE, f"incomplete: {sweep.interrupted}")
     last = sweep.levels[-1].bench
-    if last.engine_is_substitute:
-        yield Verdict(State.INCOMPLETE, on_mockers(last.model))
+    if last.endpoint.engine_is_substitute:
+        yield Verdict(State.INCOMPLETE, on_mockers(last.endpoint.model))
     if last.meets_slo is None:
         yield from (verdict for verdict in verdicts(last) if verdict.state is not State.INCOMPLETE)
     else:
         state = State.MET if sweep.highest else State.MISSED
-        state = State.NONE if last.engine_is_substitute else state
+        state = State.NONE if last.endpoint.engine_is_substitute else state
         yield Verdict(state, "; ".join(_highest_load(sweep)))
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from penstock.files import naming
 from penstock.workload import Request
-from penstock.workload.prompts import prompt, prompt_text
-from penstock.workload.request import with_blocks
+from penstock.workload.request import prompt, prompt_text, with_blocks
 
 Key = tuple[str, int]
 """Conversation and turn, with which AIPerf names a request in its records."""

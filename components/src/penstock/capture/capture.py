@@ -6,17 +6,29 @@ each of them, and each jump of the clock, an error.
 
 from __future__ import annotations
 
+import codecs
+import glob
+import gzip
+import os
+import re
+import stat
 import time
+import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from penstock.capture.access_log import is_access_log, is_own_message, other_kind, parse_envoy
-from penstock.capture.dynamo_trace import is_dynamo_trace, parse_dynamo
-from penstock.capture.log_files import find_files, read_lines, stream_of
+from penstock.capture.log_formats import (
+    is_access_log,
+    is_dynamo_trace,
+    is_own_message,
+    other_kind,
+    parse_dynamo,
+    parse_envoy,
+)
 from penstock.capture.record import (
     BrokenRecordError,
     Clocks,
@@ -33,21 +45,17 @@ PARSERS: dict[FileFormat, Parser] = {"dynamo": parse_dynamo, "envoy": parse_envo
 SAMPLE_LINES = 100  # that decide the format of a file
 SKIPPED_LINES, SKIPPED_SHARE = 3, 0.01  # of a file that may be broken: the larger of both
 NAMED = 5  # problems that a message names
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedRequest:
-    """A record with its corrected arrival."""
-
-    arrival_ms: float  # Unix time
-    record: RequestRecord
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".log", ".log.gz")  # in a folder
+LONGEST_LINE = 64 * 2**20  # bytes; a record of a million tokens has about 1 MiB
+_SEGMENT = re.compile(r"\.\d{6}(?=\.jsonl\.gz$)")  # of Dynamo's file sink
+_READABLE = "Check the path and its permissions."
 
 
 @dataclass(kw_only=True)
 class Captured:
     """What was read so far."""
 
-    requests: list[TimedRequest] = field(default_factory=list)
+    requests: list[RequestRecord] = field(default_factory=list)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     records: int = 0  # lines or messages, all kinds
     broken: list[Problem] = field(default_factory=list)
@@ -56,23 +64,20 @@ class Captured:
     jumps: list[Jump] = field(default_factory=list)
     _keys: set[tuple[str, float]] = field(default_factory=set)
 
-    def add(
-        self, record: RequestRecord, clock: StreamClock, file: str, line: int
-    ) -> TimedRequest | None:
-        """Append the request with the time of ``clock``; None for a duplicate, which the clock does
-        not count: a log that is repeated is no jump.
+    def add(self, record: RequestRecord, clock: StreamClock, file: str, line: int) -> bool:
+        """Append the request with the time of ``clock``; False for a duplicate, which the clock
+        does not count: a log that is repeated is no jump.
         """
         key = (record.key, record.arrival_ms)
         if key in self._keys:
             self.left_out[LeftOut.DUPLICATE] += 1
-            return None
+            return False
         self._keys.add(key)
         shift_ms = clock.shift_ms(record, file, line)
-        request = TimedRequest(arrival_ms=record.arrival_ms + shift_ms, record=record)
-        self.requests.append(request)
-        return request
+        self.requests.append(replace(record, arrival_ms=record.arrival_ms + shift_ms))
+        return True
 
-    def in_order(self) -> list[TimedRequest]:
+    def in_order(self) -> list[RequestRecord]:
         """The requests by arrival, merged over all logs."""
         return sorted(self.requests, key=lambda request: request.arrival_ms)
 
@@ -191,3 +196,94 @@ def _no_request(captured: Captured, sources: Sequence[str]) -> Problem:
         message = "has no complete line" if captured.unfinished else "is empty"
     message += f" ({counts})" if counts else ""
     return Problem(file=", ".join(sources), message=message, fix="Name a log with requests.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    number: int  # from 1
+    text: bytes
+    is_complete: bool = True  # False: the file ends inside the line
+
+
+def find_files(sources: Sequence[str]) -> list[Path]:
+    """The files that paths, patterns and folders name, each once, in the order of their names.
+
+    InputError for a source without files.
+    """
+    files: dict[str, Path] = {}
+    problems: list[Problem] = []
+    for source in sources:
+        paths, problem = _files_of(source)
+        problems += [problem] if problem else []
+        for path in paths:
+            # Unlike Path.resolve, realpath raises nothing for a symbolic link to itself.
+            files.setdefault(os.path.realpath(path), path)
+    if problems:
+        raise InputError(*problems)
+    return list(files.values())
+
+
+def _files_of(source: str) -> tuple[list[Path], Problem | None]:
+    path = Path(source)
+    if path.is_dir():
+        try:
+            files = sorted(p for p in path.iterdir() if p.name.endswith(SUFFIXES) and p.is_file())
+        except OSError as error:
+            return [], _unreadable(path, error)
+        endings = ", ".join(SUFFIXES)
+        message = f"the folder has no file that ends with {endings}"
+        return files, None if files else Problem(file=source, message=message, fix="Name files.")
+    if path.exists() and not path.is_file():
+        # Each file is read twice: to detect its format, and for its requests.
+        message, fix = "is not a regular file", "Write the log to a file, and name that file."
+        return [], Problem(file=source, message=message, fix=fix)
+    if path.exists() or path.is_symlink():
+        return [path], None
+    names = glob.glob(source, recursive=True)  # noqa: PTH207  # Path.glob needs a relative pattern
+    files = sorted(path for path in map(Path, names) if path.is_file())
+    message = "no file matches" if glob.has_magic(source) else "no such file"
+    return files, None if files else Problem(file=source, message=message, fix="Check the path.")
+
+
+def stream_of(path: Path) -> str:
+    """Equal for the files of Dynamo's file sink that have the same path in its settings."""
+    return str(path.with_name(_SEGMENT.sub("", path.name)))
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The lines of a file that are not empty.
+
+    A compressed file that is still being written ends with an incomplete line. InputError for a
+    file that cannot be read.
+    """
+    number = 0
+    try:
+        if stat.S_ISDIR(path.stat().st_mode):
+            raise IsADirectoryError(0, "is a directory")
+        with path.open("rb") as raw:
+            is_compressed = raw.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if is_compressed else path.open("rb") as file:
+            while text := file.readline(LONGEST_LINE):
+                number += 1
+                if number == 1:
+                    text = text.removeprefix(codecs.BOM_UTF8)
+                if stripped := text.strip():
+                    is_complete = text.endswith(b"\n")
+                    yield Line(number=number, text=stripped, is_complete=is_complete)
+                if not text.endswith(b"\n") and len(text) == LONGEST_LINE:
+                    message = f"is longer than {LONGEST_LINE // 2**20} MiB"
+                    fix = "Name a log with one record per line."
+                    raise InputError(Problem(file=str(path), line=number, message=message, fix=fix))
+    except EOFError:
+        yield Line(number=number + 1, text=b"", is_complete=False)
+    except (gzip.BadGzipFile, zlib.error) as error:
+        message = f"is damaged after line {number}: {error}"
+        fix = "Copy the file again, or remove it."
+        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+    except OSError as error:
+        raise InputError(_unreadable(path, error)) from None
+
+
+def _unreadable(path: Path, error: OSError) -> Problem:
+    message = f"cannot be read: {error.strerror or error}"
+    return Problem(file=str(path), message=message, fix=_READABLE)

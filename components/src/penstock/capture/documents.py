@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
 from statistics import fmean
-from typing import Final, Literal
+from typing import Literal
 
-from penstock.capture.capture import Captured, TimedRequest
-from penstock.capture.record import LeftOut
-from penstock.capture.report import Report, recorded_hit_rate, span_s
+from penstock.capture.capture import Captured
+from penstock.capture.record import RequestRecord
+from penstock.capture.report import recorded_hit_rate, span_s
 from penstock.capture.trace_file import TraceFiles
 from penstock.errors import Problem
-from penstock.reports.json_document import Document
+from penstock.reports.charts import nearest_rank
+from penstock.reports.json_document import Document, VersionedDocument
 
-SCHEMA_VERSION: Final = 1
 Kind = Literal["other_event", "server_message", "other_path", "failed", "no_lengths", "duplicate"]
-KINDS: Mapping[LeftOut, Kind] = {
-    LeftOut.OTHER_EVENT: "other_event",
-    LeftOut.SERVER_MESSAGE: "server_message",
-    LeftOut.OTHER_PATH: "other_path",
-    LeftOut.FAILED: "failed",
-    LeftOut.NO_LENGTHS: "no_lengths",
-    LeftOut.DUPLICATE: "duplicate",
-}
 
 
 class FilesDocument(Document):
@@ -71,11 +62,9 @@ class JumpDocument(Document):
     """Size of the jump in seconds; negative if the clock jumped back."""
 
 
-class CaptureDocument(Document):
+class CaptureDocument(VersionedDocument):
     """Result of a capture."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     error: str | None
     """Why the capture failed or ended early; null if it did not."""
     engine_is_substitute: bool | None
@@ -116,50 +105,49 @@ class CaptureDocument(Document):
     """Text of all warnings."""
 
 
-def as_json(
+def capture_document(
     captured: Captured,
-    requests: Sequence[TimedRequest],
+    requests: Sequence[RequestRecord],
     files: TraceFiles,
-    found: Report,
+    warnings: Sequence[str],
     *,
+    engine_is_substitute: bool | None,
     with_text: bool,
     error: Problem | None,
-) -> str:
+) -> CaptureDocument:
     """``requests``: those of the trace, at least one, in order of arrival and with lengths."""
     seconds = span_s(requests)
-    records = [request.record for request in requests]
-    return CaptureDocument(
-        schema_version=SCHEMA_VERSION,
+    return CaptureDocument.of(
+        captured,
         error=str(error) if error else None,
-        engine_is_substitute=found.engine_is_substitute,
+        engine_is_substitute=engine_is_substitute,
         files=FilesDocument(
             trace=str(files.trace),
             workload=str(files.workload),
             requests=str(files.requests) if with_text else None,
         ),
-        records=captured.records,
         requests=len(requests),
         duration_s=round(seconds, 6),
         request_rate=len(requests) / seconds if seconds else None,
-        isl=_tokens([record.input_tokens or 0 for record in records]),
-        osl=_tokens([record.output_tokens or 0 for record in records]),
-        with_prefix_hashes=sum(1 for record in records if record.prefixes),
-        prefix_hit_rate=recorded_hit_rate(records),
-        left_out={KINDS[kind]: count for kind, count in captured.left_out.items()},
+        isl=_tokens([request.input_tokens or 0 for request in requests]),
+        osl=_tokens([request.output_tokens or 0 for request in requests]),
+        with_prefix_hashes=sum(bool(request.prefixes) for request in requests),
+        prefix_hit_rate=recorded_hit_rate(requests),
+        left_out={kind.name.lower(): count for kind, count in captured.left_out.items()},
         skipped=[
-            SkippedDocument(file=one.file or "", line=one.line or 0, problem=one.message)
-            for one in captured.broken
+            SkippedDocument(file=each.file or "", line=each.line or 0, problem=each.message)
+            for each in captured.broken
         ],
         unfinished_files=captured.unfinished,
         clock_jumps=[
             JumpDocument(file=jump.file, line=jump.line, jump_s=jump.ms / 1000)
             for jump in captured.jumps
         ],
-        warnings=found.warnings,
-    ).as_json()
+        warnings=warnings,
+    )
 
 
 def _tokens(counts: Sequence[int]) -> TokensDocument:
     ordered = sorted(counts)
-    p50, p99 = (ordered[ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
-    return TokensDocument(mean=fmean(counts), p50=p50, p99=p99)
+    p50, p99 = (nearest_rank(ordered, share) for share in (0.5, 0.99))
+    return TokensDocument(mean=fmean(counts), p50=int(p50), p99=int(p99))

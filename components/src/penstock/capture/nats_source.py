@@ -25,7 +25,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from penstock.capture.capture import Captured, jump_problem
-from penstock.capture.dynamo_trace import parse_dynamo
+from penstock.capture.log_formats import parse_dynamo
 from penstock.capture.record import BrokenRecordError, LeftOut, StreamClock
 from penstock.capture.trace_file import BlockIds, trace_line
 from penstock.errors import InputError, Problem
@@ -258,13 +258,13 @@ class _Reader:
         if isinstance(parsed, LeftOut):
             captured.left_out[parsed] += 1
             return
-        request = captured.add(parsed, self._clock, self._source.subject, captured.records)
-        if request is None:
+        if not captured.add(parsed, self._clock, self._source.subject, captured.records):
             return
         if self._strict and self._clock.jumps:
             captured.requests.pop()  # with a wrong time
             self._end(jump_problem(self._clock.jumps[-1]))
             return
+        request = captured.requests[-1]
         if self._start_ms is None:
             self._start_ms = request.arrival_ms - LONGEST_REQUEST_MS
         self._write(trace_line(request, self._ids, self._start_ms).encode())

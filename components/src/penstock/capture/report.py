@@ -1,63 +1,55 @@
-"""The summary of a capture, and its warnings."""
+"""The report of a capture, and its warnings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import fmean
 
-from penstock.capture.capture import NAMED, Captured, TimedRequest
+from penstock.capture.capture import NAMED, Captured
 from penstock.capture.record import RequestRecord
 from penstock.capture.trace_file import BlockIds
+from penstock.reports.model import Figure, Figures, Report, Section, State, Verdict
 from penstock.text.numbers import significant
 
 ON_MOCKERS = "no engine ran: mockers simulated the output lengths and the cached tokens"
 PAUSE_MS = 3600 * 1000.0  # a warning names a longer one
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    lines: list[str]  # the result
-    warnings: list[str]
-    engine_is_substitute: bool | None  # None: not known
-
-
-def report(
+def report_of(
+    trace: Path,
     captured: Captured,
-    requests: Sequence[TimedRequest],
-    ids: BlockIds,
+    requests: Sequence[RequestRecord],
     *,
     engine_is_substitute: bool | None,
 ) -> Report:
     """``requests``: those of the trace, in order of arrival and with lengths."""
+    verdicts = [Verdict(State.INCOMPLETE, ON_MOCKERS)] if engine_is_substitute else []
     return Report(
-        lines=[ON_MOCKERS] * bool(engine_is_substitute) + _summary(captured, requests),
-        warnings=_warnings(captured, requests, ids),
-        engine_is_substitute=engine_is_substitute,
+        kind="Capture",
+        title=str(trace),
+        subtitle="recorded requests",
+        verdicts=verdicts,
+        sections=[Section("", [Figures(list(_figures(captured, requests)))])],
     )
 
 
-def _summary(captured: Captured, requests: Sequence[TimedRequest]) -> list[str]:
+def _figures(captured: Captured, requests: Sequence[RequestRecord]) -> Iterator[Figure]:
     seconds = span_s(requests)
     rate = f", {significant(len(requests) / seconds)} requests/s" if seconds else ""
-    records = [request.record for request in requests]
-    inputs = [record.input_tokens or 0 for record in records]
-    outputs = [record.output_tokens or 0 for record in records]
-    rows = [
-        ("requests", f"{len(requests):,} in {seconds:,.1f} s{rate}"),
-        ("mean ISL", f"{fmean(inputs):,.0f} tokens"),
-        ("mean OSL", f"{fmean(outputs):,.0f} tokens"),
-    ]
-    with_prefixes = sum(1 for record in records if record.prefixes)
-    rows.append(("prefix hashes", f"{with_prefixes:,} requests"))
-    if (share := recorded_hit_rate(records)) is not None:
-        rows.append(("recorded prefix-cache hit rate", f"{share:.1%}"))
-    rows += [("left out", f"{count:,} {kind}") for kind, count in captured.left_out.items()]
-    return [f"{name + ':':<32}{value}" for name, value in rows]
+    yield Figure("requests", f"{len(requests):,} in {seconds:,.1f} s{rate}")
+    yield Figure("mean ISL", f"{fmean(each.input_tokens or 0 for each in requests):,.0f} tokens")
+    yield Figure("mean OSL", f"{fmean(each.output_tokens or 0 for each in requests):,.0f} tokens")
+    with_prefixes = sum(bool(request.prefixes) for request in requests)
+    yield Figure("prefix hashes", f"{with_prefixes:,} requests")
+    if (share := recorded_hit_rate(requests)) is not None:
+        yield Figure("recorded prefix-cache hit rate", f"{share:.1%}")
+    for kind, count in captured.left_out.items():
+        yield Figure("left out", f"{count:,} {kind}")
 
 
-def span_s(requests: Sequence[TimedRequest]) -> float:
+def span_s(requests: Sequence[RequestRecord]) -> float:
     """Seconds between the first and the last of ``requests``, which are in order of arrival."""
     return (requests[-1].arrival_ms - requests[0].arrival_ms) / 1000
 
@@ -70,29 +62,29 @@ def recorded_hit_rate(records: Sequence[RequestRecord]) -> float | None:
     return sum(record.cached_tokens or 0 for record in known) / total if total else None
 
 
-def _warnings(captured: Captured, requests: Sequence[TimedRequest], ids: BlockIds) -> list[str]:
-    found = [f"skipped: {problem}" for problem in captured.broken[:NAMED]]
+def warnings_of(captured: Captured, requests: Sequence[RequestRecord], ids: BlockIds) -> list[str]:
+    warnings = [f"skipped: {problem}" for problem in captured.broken[:NAMED]]
     if (more := len(captured.broken) - NAMED) > 0:
-        found.append(f"skipped: {more:,} more broken records")
-    found += [f"{file}: ends inside a line, which is skipped" for file in captured.unfinished]
+        warnings.append(f"skipped: {more:,} more broken records")
+    warnings += [f"{file}: ends inside a line, which is skipped" for file in captured.unfinished]
     for jump in captured.jumps[:NAMED]:
         way = "back" if jump.ms < 0 else "ahead"
-        found.append(
+        warnings.append(
             f"{jump.file}:{jump.line}: the clock jumps {abs(jump.ms) / 1000:,.0f} s {way}; "
             "the times after it are corrected"
         )
     if (more := len(captured.jumps) - NAMED) > 0:
-        found.append(f"{more:,} more jumps of the clock are corrected")
-    found += _pauses(requests)
+        warnings.append(f"{more:,} more jumps of the clock are corrected")
+    warnings += _pauses(requests)
     if ids.other_sizes:
-        found.append(
+        warnings.append(
             f"{ids.other_sizes:,} requests have another block size than the first, and get no "
             "prefix hashes"
         )
-    return found
+    return warnings
 
 
-def _pauses(requests: Sequence[TimedRequest]) -> list[str]:
+def _pauses(requests: Sequence[RequestRecord]) -> list[str]:
     gaps = [
         (later.arrival_ms - earlier.arrival_ms, index)
         for index, (earlier, later) in enumerate(pairwise(requests), 1)

@@ -15,9 +15,8 @@ from typing import Any, Self
 
 import msgspec
 
-from penstock.capture.capture import TimedRequest
-from penstock.capture.dynamo_trace import SCHEMA, reason
-from penstock.capture.record import BrokenRecordError
+from penstock.capture.log_formats import NOT_DECODED, SCHEMA, reason
+from penstock.capture.record import BrokenRecordError, RequestRecord
 from penstock.errors import InputError, Problem
 from penstock.files import PRIVATE, replacing
 
@@ -85,7 +84,7 @@ class RequestTexts:
             if not is_payload or not bytes(record.payload):
                 return
             payload = msgspec.json.decode(record.payload, type=_Payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_DECODED as error:
             raise BrokenRecordError(reason(error)) from None
         kept: dict[str, Any] = {key: value for key, value in payload.request.items() if key in SENT}
         if payload.request_id in self._places or not kept.keys() & {"messages", "prompt"}:
@@ -99,11 +98,11 @@ class RequestTexts:
             raise InputError(_unwritable(self._folder, error)) from None
         self._places[payload.request_id] = (offset, len(body))
 
-    def known(self, requests: Sequence[TimedRequest]) -> int:
+    def known(self, requests: Sequence[RequestRecord]) -> int:
         """How many of ``requests`` have text."""
-        return sum(request.record.key in self._places for request in requests)
+        return sum(request.key in self._places for request in requests)
 
-    def write(self, path: Path, requests: Sequence[TimedRequest]) -> None:
+    def write(self, path: Path, requests: Sequence[RequestRecord]) -> None:
         """One body per line, in the order of ``requests``, in a file that only its user can read.
 
         InputError if it cannot be written.
@@ -111,7 +110,7 @@ class RequestTexts:
         try:
             with replacing(path, PRIVATE) as file:
                 for request in requests:
-                    if place := self._places.get(request.record.key):
+                    if place := self._places.get(request.key):
                         self._file.seek(place[0])
                         file.write(self._file.read(place[1]))
         except OSError as error:

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from penstock.capture.capture import Captured, TimedRequest
+from penstock.capture.capture import Captured
+from penstock.capture.record import RequestRecord
 from penstock.errors import InputError, Problem
 from penstock.files import write_atomically
 from penstock.workload.model import Lengths
@@ -41,34 +42,33 @@ class BlockIds:
         self.block_tokens: int | None = None  # of the first request with prefixes
         self.other_sizes = 0  # requests whose blocks have another size; they get no ids
 
-    def of(self, request: TimedRequest) -> list[int]:
+    def of(self, request: RequestRecord) -> list[int]:
         """The ids of a request's blocks; empty if the log has none."""
-        record = request.record
-        if not record.prefixes:
+        if not request.prefixes:
             return []
-        self.block_tokens = self.block_tokens or record.block_tokens
-        if record.block_tokens != self.block_tokens:
+        self.block_tokens = self.block_tokens or request.block_tokens
+        if request.block_tokens != self.block_tokens:
             self.other_sizes += 1
             return []
-        return list(map(self._ids.__getitem__, record.prefixes))
+        return list(map(self._ids.__getitem__, request.prefixes))
 
 
-def trace_line(request: TimedRequest, ids: BlockIds, start_ms: float) -> str:
+def trace_line(request: RequestRecord, ids: BlockIds, start_ms: float) -> str:
     """One line of a trace; ``start_ms``: the Unix time of its timestamp 0.
 
     An earlier arrival gets 0, because a negative timestamp is no Mooncake trace.
     """
     row: dict[str, Any] = {
         "timestamp": _plain(max(request.arrival_ms - start_ms, 0.0)),
-        "input_length": request.record.input_tokens,
-        "output_length": request.record.output_tokens,
+        "input_length": request.input_tokens,
+        "output_length": request.output_tokens,
     }
     if blocks := ids.of(request):
         row["hash_ids"] = blocks
     return msgspec.json.encode(row).decode() + "\n"
 
 
-def trace_text(requests: Sequence[TimedRequest], ids: BlockIds) -> str:
+def trace_text(requests: Sequence[RequestRecord], ids: BlockIds) -> str:
     """The whole trace; ``requests`` are in order of arrival."""
     start_ms = requests[0].arrival_ms
     return "".join(trace_line(request, ids, start_ms) for request in requests)
@@ -99,7 +99,7 @@ class TraceFiles:
         """Gets each request of a live capture at once, in the order of their ends."""
         return self.trace.with_name(f"{self.trace.name}.partial")
 
-    def write(self, requests: Sequence[TimedRequest]) -> BlockIds:
+    def write(self, requests: Sequence[RequestRecord]) -> BlockIds:
         """InputError if a file cannot be written."""
         ids = BlockIds()
         text = trace_text(requests, ids)
@@ -137,7 +137,7 @@ def parse_lengths(text: str) -> Lengths:
     return Lengths(mean=int(match["mean"]), cv=cv)
 
 
-def with_lengths(captured: Captured, option: LengthOption) -> list[TimedRequest]:
+def with_lengths(captured: Captured, option: LengthOption) -> list[RequestRecord]:
     """The requests in order of arrival, with lengths where the log has none.
 
     Lengths in the log are kept. InputError if the log and ``option`` have none.
@@ -150,25 +150,20 @@ def with_lengths(captured: Captured, option: LengthOption) -> list[TimedRequest]
 
 
 def _complete(
-    request: TimedRequest, option: LengthOption, random_in: Random, random_out: Random
-) -> TimedRequest:
-    record = request.record
-    if record.input_tokens and record.output_tokens is not None:
+    request: RequestRecord, option: LengthOption, random_in: Random, random_out: Random
+) -> RequestRecord:
+    if request.input_tokens and request.output_tokens is not None:
         return request
+    output = request.output_tokens
     return replace(
         request,
-        record=replace(
-            record,
-            input_tokens=record.input_tokens or _length(option.input, random_in),
-            output_tokens=record.output_tokens
-            if record.output_tokens is not None
-            else _length(option.output, random_out),
-        ),
+        input_tokens=request.input_tokens or _length(option.input, random_in),
+        output_tokens=_length(option.output, random_out) if output is None else output,
     )
 
 
-def _require_lengths(name: str, lengths: Lengths | None, requests: Sequence[TimedRequest]) -> None:
-    counts = [getattr(request.record, f"{name}_tokens") for request in requests]
+def _require_lengths(name: str, lengths: Lengths | None, requests: Sequence[RequestRecord]) -> None:
+    counts = [getattr(request, f"{name}_tokens") for request in requests]
     # A record has an input of at least one token, and may have an output of none.
     missing = sum(not count if name == "input" else count is None for count in counts)
     if lengths is None and missing:

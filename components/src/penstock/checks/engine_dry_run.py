@@ -30,8 +30,7 @@ from penstock.engines.dry_run.protocol import (
     Resolved,
     Undecided,
 )
-from penstock.engines.setting_names import COMMON_SETTINGS
-from penstock.engines.settings import Location
+from penstock.engines.settings import COMMON_SETTINGS, Location
 from penstock.environments.paths import installed_python
 from penstock.errors import MissingToolError
 from penstock.hardware import GPUS
@@ -68,32 +67,17 @@ OTHER_WORDS: Mapping[str, str] = {
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z0-9-]+)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefusalPlace:
-    # The place of the setting that the sentence names; None if it names none that is set.
-    location: Location | None
-    # The places of all settings that the sentence names.
-    related: tuple[Location, ...]
-
-
-def place_of(sentence: str, worker: Worker) -> RefusalPlace:
-    """The place of the setting whose name has the most letters in the sentence; if several have, of
-    the first."""
-    text = _plain(sentence)
+def places_of(sentence: str, worker: Worker) -> tuple[list[Location], list[Location]]:
+    """The places of the settings that the sentence names: of those that are set, first the one
+    whose name has the most letters in the sentence, and of those that are not."""
     candidates = sorted(
-        set(_named(text, worker)), key=lambda candidate: (-candidate[0], candidate[1])
+        set(_named(_plain(sentence), worker)), key=lambda named: (-named[0], named[1])
     )
-    settings = worker.settings.values
-    keys = list(dict.fromkeys(key for _, _, key in candidates))
+    keys = dict.fromkeys(key for _, _, key in candidates)
     # `--kv-transfer-config` in the sentence: where it would be, if it is not set.
-    unset = [flag for flag in FLAG.findall(sentence) if worker.get(flag) is None]
-    missing = tuple(worker.config_location(flag) for flag in dict.fromkeys(unset))
-    if not keys:
-        return RefusalPlace(location=None, related=missing)
-    return RefusalPlace(
-        location=settings[keys[0]].location,
-        related=(*(settings[key].location for key in keys), *missing),
-    )
+    unset = dict.fromkeys(flag for flag in FLAG.findall(sentence) if worker.get(flag) is None)
+    set_places = [worker.settings.values[key].location for key in keys]
+    return set_places, [worker.config_location(flag) for flag in unset]
 
 
 def _named(text: str, worker: Worker) -> Iterator[tuple[int, int, str]]:
@@ -103,16 +87,12 @@ def _named(text: str, worker: Worker) -> Iterator[tuple[int, int, str]]:
         names = [_plain(key), *(_plain(str(name)) for name in inner)]
         names += [name.removesuffix(end) for name in names for end in LEFT_OUT]
         names += [_plain(key).removeprefix("enable_")]
-        words = [word for word, flag in OTHER_WORDS.items() if _is_flag(flag, key)]
+        words = [word for word, flag in OTHER_WORDS.items() if _plain(flag) == _plain(key)]
         for name in dict.fromkeys((*names, *words)):
             match = re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", text)
             if match and len(name) >= SHORTEST:
                 is_other = name in words and name not in names
                 yield (0 if is_other else len(name)), match.start(), key
-
-
-def _is_flag(flag: str, key: str) -> bool:
-    return _plain(flag) == _plain(key)
 
 
 def _plain(text: str) -> str:
@@ -144,13 +124,12 @@ COUNTS_FOR_ALL = ("kv_dtype", "connector", "block_size")
 
 def compare_pools(
     deployment: ServingDeployment, resolved: Mapping[str, Resolved]
-) -> Iterator[tuple[Rule, RuleResult]]:
+) -> Iterator[RuleResult]:
     """``resolved``: the resolved configuration of each component that its engine accepts."""
     for prefill, decode in deployment.pairs:
         if prefill.name in resolved and decode.name in resolved:
-            for result in _pair(prefill, decode, resolved):
-                yield POOLS_DIFFER, result
-    yield from ((POOLS_DIFFER, result) for result in _router(deployment, resolved))
+            yield from _pair(prefill, decode, resolved)
+    yield from _router(deployment, resolved)
 
 
 def _pair(
@@ -160,27 +139,20 @@ def _pair(
     for field, (what, keys) in COMPARED.items():
         first = getattr(resolved[prefill.name], field)
         second = getattr(resolved[decode.name], field)
-        if not first or not second or first == second:
+        counts = is_vllm or field in COUNTS_FOR_ALL
+        if not first or not second or first == second or not counts:
             continue
-        is_size = field == "block_size"
-        if not is_vllm and field not in COUNTS_FOR_ALL:
-            continue
+        is_size, key = field == "block_size", keys[decode.engine]
         if is_vllm and is_size and second % first == 0 and decode.tp >= prefill.tp:
             continue  # vLLM's NIXL connector converts whole blocks
-        if _both_set(prefill, decode, keys[decode.engine]):
+        if prefill.get(key) is not None and decode.get(key) is not None:
             continue  # the rules about pools compare what is set
         yield RuleResult(
-            location=decode.config_location(keys[decode.engine]),
+            location=decode.config_location(key),
             message=f"{decode.name} gets the {what} {second}, but {prefill.name} gets {first}",
-            fix=Fix(
-                text=f"Set {keys[decode.engine]} to the same value on both pools.",
-            ),
+            fix=Fix(text=f"Set {key} to the same value on both pools."),
             level=Level.WARNING if is_vllm and is_size else None,
         )
-
-
-def _both_set(prefill: Worker, decode: Worker, key: str) -> bool:
-    return prefill.get(key) is not None and decode.get(key) is not None
 
 
 def _router(
@@ -256,8 +228,6 @@ class EngineResult:
 
 def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Iterator[EngineResult]:
     """What the engines say about each worker, and about the pools."""
-    from penstock.checks.engine_dry_run import compare_pools
-
     resolved: dict[str, Resolved] = {}
     for worker in deployment.one_worker_per_component:
         outcome = outcome_of(deployment, worker, engines)
@@ -267,10 +237,8 @@ def results_of_engines(deployment: ServingDeployment, engines: Engines) -> Itera
             yield _undecided(worker, outcome.reason)
         elif isinstance(outcome, Accepted) and deployment.gpu is not None:
             resolved[worker.name] = outcome.resolved
-    yield from (
-        EngineResult(rule=rule, result=result, related=(result.location,))
-        for rule, result in compare_pools(deployment, resolved)
-    )
+    for result in compare_pools(deployment, resolved):
+        yield EngineResult(rule=POOLS_DIFFER, result=result, related=(result.location,))
 
 
 def outcome_of(deployment: ServingDeployment, worker: Worker, engines: Engines) -> Outcome | None:
@@ -301,13 +269,11 @@ def _asked(deployment: ServingDeployment, worker: Worker, engines: Engines) -> O
     models = _models(deployment, worker, engines.folder)
     if isinstance(models, str):
         return Undecided(reason=models)
-    outcomes = [
-        engines.ask(
-            worker.engine,
-            Configuration(launch=worker.launch, hardware=hardware, models=models),
-        )
+    configurations = (
+        Configuration(launch=worker.launch, hardware=hardware, models=models)
         for hardware in _hardware(deployment, worker)
-    ]
+    )
+    outcomes = [engines.ask(worker.engine, configuration) for configuration in configurations]
     decided = [outcome for outcome in outcomes if not isinstance(outcome, Refused)]
     return decided[0] if decided else outcomes[0]
 
@@ -370,7 +336,7 @@ def refusal(
     level, note = _certainty(deployment, worker, engines.version(worker.engine))
     if level is not Level.ERROR and UNKNOWN_SETTING.search(sentence):
         return _undecided(worker, f'"{sentence[:LONGEST_SENTENCE]}"{note}')
-    place = place_of(sentence, worker)
+    set_places, unset_places = places_of(sentence, worker)
     name = f"dynamo.{worker.engine}" if refused.is_of_dynamo else engine
     if refused.is_of_dynamo:
         note = note.replace(f"code of {engine}", f"code of Dynamo for {engine}")
@@ -378,12 +344,12 @@ def refusal(
     return EngineResult(
         rule=REFUSED,
         result=RuleResult(
-            location=place.location or Location(worker.name, "args", ()),
+            location=next(iter(set_places), Location(worker.name, "args", ())),
             message=f'{name} refuses the configuration of {worker.name}: "{short}"{note}',
             fix=Fix(text=f"Change the settings as the error of {name} requires."),
             level=level,
         ),
-        related=place.related,
+        related=(*set_places, *unset_places),
     )
 
 

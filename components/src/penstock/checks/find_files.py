@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.graph.not_a_graph import REQUIRED, SIMILAR
+from penstock.graph.foreign import REQUIRED, SIMILAR
 from penstock.manifests.source import MOST_BYTES
 from penstock.text.names import nearest
 

@@ -164,3 +164,8 @@ def tally(findings: Sequence[Finding]) -> Tally:
         notes=levels.count(Level.NOTE),
         suppressed=len(findings) - len(levels),
     )
+
+
+def steps_of(key: str) -> tuple[str, ...]:
+    """The steps of a key of `Fix.fields` or `Fix.deployment`; `~1` is a slash inside a step."""
+    return tuple(step.replace("~1", "/") for step in key.split("/"))

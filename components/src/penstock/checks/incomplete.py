@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from penstock.checks.finding import Finding
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
-from penstock.graph.foreign_keys import COMPONENTS
+from penstock.graph.foreign import COMPONENTS
 from penstock.graph.load import GraphDraft, load_draft, name_problems, read_draft, valid_name
 from penstock.graph.repair import MOST_CHOICES, Choice, Remove, Set, apply, choices, opaque_owner
 from penstock.manifests.placeholders import TURNS, filled
@@ -64,7 +64,10 @@ def incomplete_graph(
     unplaced = [p for p in problems if not p.place and p not in name_problems(source)]
     if unplaced or len(places) > MOST_PLACES:
         return Incomplete()
-    repairs = [_Repair(draft, turn) for turn in range(_turns(draft, places))]
+    # As many checks as the place with the most choices has.
+    counts = [len(choices(dict(draft.renamed.values), place)) for place in places]
+    turns = min(MOST_CHOICES, max(counts, default=1))
+    repairs = [_Repair(draft, turn) for turn in range(turns)]
     results = [repair.run(places) for repair in repairs]
     sound = [result for result in results if result is not None]
     left_out = tuple(dict.fromkeys(place for repair in repairs for place in repair.removed))
@@ -94,8 +97,8 @@ def incomplete_manifest(
     if None in readings:
         return Incomplete()
     known = [reading for reading in readings if reading is not None]
-    broken = {name for reading in known for name in reading.broken}
-    by_deployment = zip(*(reading.manifests for reading in known), strict=True)
+    broken = {name for _, names in known for name in names}
+    by_deployment = zip(*(manifests for manifests, _ in known), strict=True)
     findings = [
         finding
         for manifests in by_deployment
@@ -119,16 +122,9 @@ def incomplete_manifest(
     return Incomplete(findings=tuple(kept), left_out=tuple(dict.fromkeys(places)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Reading:
-    """The deployments of a text, and the components that have problems."""
-
-    manifests: tuple[Manifest, ...]
-    broken: frozenset[str]
-
-
-def _reading(text: str, source: str) -> _Reading | None:
-    """None if a deployment lacks components, or a problem is not in a component."""
+def _reading(text: str, source: str) -> tuple[tuple[Manifest, ...], set[str]] | None:
+    """The deployments of a text, and the components that have problems; None if a deployment lacks
+    components, or a problem is not in a component."""
     manifests, problems = read_all(text, source)
     broken: set[str] = set()
     for problem in problems:
@@ -138,7 +134,7 @@ def _reading(text: str, source: str) -> _Reading | None:
         broken |= names
     if not manifests or any(_lacks_components(manifest) for manifest in manifests):
         return None
-    return _Reading(manifests=manifests, broken=frozenset(broken))
+    return manifests, broken
 
 
 def _sources(manifests: Sequence[Manifest], broken: set[str], text: str) -> Iterator[Source]:
@@ -147,12 +143,6 @@ def _sources(manifests: Sequence[Manifest], broken: set[str], text: str) -> Iter
         yield Source(manifest=manifest, text=text, loaded=None)
         if broken:
             yield Source(manifest=_without(manifest, broken), text=text, loaded=None)
-
-
-def _turns(draft: GraphDraft, places: Iterable[str]) -> int:
-    """As many checks as the place with the most choices has."""
-    counts = [len(choices(dict(draft.renamed.values), place)) for place in places]
-    return min(MOST_CHOICES, max(counts, default=1))
 
 
 @dataclass

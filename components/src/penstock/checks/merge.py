@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from penstock.checks.files.yaml_text import dump
+from penstock.checks.files.place import dump
 from penstock.checks.finding import Finding
 from penstock.checks.registry import by_id
 

@@ -22,13 +22,7 @@ from penstock.checks.rules.versions.placeholders import (
     by_kind,
     fix_of,
 )
-from penstock.checks.suppress import (
-    Suppression,
-    broken_comments,
-    read_comments,
-    suppressed,
-    unused,
-)
+from penstock.checks.suppress import UNUSED, Suppression, read_comments, suppressed, unused
 from penstock.engines.settings import Location
 from penstock.errors import (
     ChartError,
@@ -136,13 +130,16 @@ def check_sources(
         for finding in _check(source, hints, rules, off, engines, is_shown)
     ]
     findings += _about_rules_that_are_off(off, name, rules)
-    comments, broken = read_comments(_text_of(sources[0]))
-    suppressions = [
-        *comments,
-        *(suppression for source in sources for suppression in _of_graph(source)),
-    ]
+    first = sources[0]
+    comments, broken = read_comments(first.text if first.loaded is None else first.loaded.text)
+    of_graphs = (suppression for source in sources for suppression in _of_graph(source))
+    suppressions = [*comments, *of_graphs]
     findings, used = suppressed(findings, suppressions)
-    of_comments = [*unused(suppressions, used, name), *broken_comments(broken, name)]
+    rule = by_id(UNUSED)
+    of_comments = (
+        _of_file(problem, Path(name), rule, rule.level)
+        for problem in (*unused(suppressions, used), *broken)
+    )
     return tuple(sorted((*findings, *of_comments), key=_order))
 
 
@@ -192,22 +189,13 @@ def _about_rules_that_are_off(
         yield _of_file(Problem(message=message, fix=rule.remedy), Path(name), rule, rule.level, "")
 
 
-def _text_of(source: Source) -> str:
-    return source.text if source.loaded is None else source.loaded.text
-
-
 def _of_graph(source: Source) -> Iterator[Suppression]:
     """The entries of `checks.suppress`."""
     file = checked_file(source)
     for rule, reason in file.suppressions.items():
         place = file.locate(Location("", "graph", ("checks", "suppress", rule)))
         yield Suppression(
-            rule=rule,
-            reason=reason,
-            applies_to=None,
-            line=place.line,
-            column=place.column,
-            place=place.path,
+            rule=rule, reason=reason, line=place.line, column=place.column, place=place.path
         )
 
 

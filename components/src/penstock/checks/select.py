@@ -49,7 +49,7 @@ def _longest(rule: str, prefixes: Sequence[str]) -> int:
 
 
 def _prefixes(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    prefixes = tuple(part.strip().upper() for value in values for part in value.split(","))
+    prefixes = tuple(part.strip().upper() for text in values for part in text.split(","))
     for prefix in prefixes:
         is_beginning = any(rule.id.startswith(prefix) for rule in all_rules())
         if not (is_beginning and _has_known_letters(prefix)):

@@ -14,6 +14,7 @@ import yaml
 
 from penstock.checks.finding import Finding
 from penstock.checks.registry import all_rules, by_id
+from penstock.errors import Problem
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.text.names import nearest
 
@@ -32,43 +33,34 @@ class Suppression:
 
     rule: str
     reason: str
-    # The line to which it applies; None for the whole file.
-    applies_to: int | None
     # Where it is written.
     line: int | None
     column: int | None
     place: str = ""
+    # The line to which it applies; None for the whole file.
+    applies_to: int | None = None
 
     def covers(self, finding: Finding) -> bool:
         ids = (finding.rule, by_id(finding.rule).group)
         return self.rule in ids and self.applies_to in (None, finding.line)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BrokenComment:
-    """A comment that suppresses nothing because something is missing in it."""
-
-    line: int
-    column: int
-    message: str
-    fix: str
-
-
-def read_comments(text: str) -> tuple[list[Suppression], list[BrokenComment]]:
-    """The suppressions in the comments of a text, and the comments that are meant to be one.
+def read_comments(text: str) -> tuple[list[Suppression], list[Problem]]:
+    """The suppressions in the comments of a text, and the problems of comments that are meant to
+    be one.
 
     A comment after a value applies to its line. A comment on a line of its own applies to the next
     line that has more than a comment.
     """
     suppressions: list[Suppression] = []
-    broken: list[BrokenComment] = []
+    broken: list[Problem] = []
     lines = text.splitlines()
     for number, column, match in _comments(text, lines):
         reasons = _read(match)
         if isinstance(reasons, tuple):
             if reasons != ("", ""):
                 message, fix = reasons
-                broken.append(BrokenComment(line=number, column=column, message=message, fix=fix))
+                broken.append(Problem(line=number, column=column, message=message, fix=fix))
             continue
         applies_to = None if match["word"] == "ignore-file" else _line_below(lines, number, column)
         suppressions += [
@@ -142,9 +134,7 @@ def suppressed(
     return result, used
 
 
-def unused(
-    suppressions: Iterable[Suppression], used: set[Suppression], file: str
-) -> Iterator[Finding]:
+def unused(suppressions: Iterable[Suppression], used: set[Suppression]) -> Iterator[Problem]:
     """An unused suppression would hide the next finding of its rule."""
     known = {name for rule in all_rules() for name in (rule.id, rule.group)}
     for suppression in suppressions:
@@ -155,43 +145,14 @@ def unused(
             message = f"there is no rule {suppression.rule}"
         elif suppression.rule in ALWAYS:
             message = f"{suppression.rule} cannot be suppressed"
-        fix = (
-            f"Remove `{suppression.place}`."
-            if suppression.place
-            else f"Remove {suppression.rule} from the comment."
-        )
-        yield _unused_finding(
-            file, suppression.line, suppression.column, suppression.place, message, fix
-        )
+        place = suppression.place
+        fix = f"Remove `{place}`." if place else f"Remove {suppression.rule} from the comment."
+        line, column = suppression.line, suppression.column
+        yield Problem(line=line, column=column, place=place, message=message, fix=fix)
 
 
 def _where(suppression: Suppression) -> str:
     if suppression.applies_to is None:
         return "here"
-    return (
-        "on this line"
-        if suppression.applies_to == suppression.line
-        else f"on line {suppression.applies_to}"
-    )
-
-
-def broken_comments(broken: Iterable[BrokenComment], file: str) -> Iterator[Finding]:
-    for comment in broken:
-        yield _unused_finding(file, comment.line, comment.column, "", comment.message, comment.fix)
-
-
-def _unused_finding(
-    file: str, line: int | None, column: int | None, place: str, message: str, fix: str
-) -> Finding:
-    rule = by_id(UNUSED)
-    return Finding(
-        rule=rule.id,
-        level=rule.level,
-        file=file,
-        line=line,
-        column=column,
-        place=place,
-        message=message,
-        why=rule.effect,
-        fix=fix,
-    )
+    is_here = suppression.applies_to == suppression.line
+    return "on this line" if is_here else f"on line {suppression.applies_to}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
+from penstock.errors import GraphError, UsageError
 
 PLAINTEXT_CREDENTIAL = "PS710"  # Helm stores the values of every revision on the cluster
 
@@ -16,30 +18,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
     arguments.add_wait(parser)
-    parser.add_argument(
-        "--rollback-on-failure",
-        action="store_true",
-        help="roll back to the previous revision if the rollout fails",
+    add_switch(
+        parser, "--rollback-on-failure", "roll back to the previous revision if the rollout fails"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--adopt",
-        action="store_true",
-        help="make objects that another tool, such as Argo CD, installed from the chart a release "
+        "make objects that another tool, such as Argo CD, installed from the chart a release "
         "of Helm; stop that tool from writing them first",
     )
-    parser.add_argument(
-        "--skip-check",
-        action="store_true",
-        help="apply even if `penstock check` finds errors",
-    )
+    add_switch(parser, "--skip-check", "apply even if `penstock check` finds errors")
 
 
 def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
-    from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster
-    from penstock.cluster.rights import Preflight, Verb
-    from penstock.errors import GraphError, Problem, UsageError
     from penstock.manifests.source import open_source
 
     if args.adopt and args.rollback_on_failure:
@@ -51,17 +44,15 @@ def run(args: argparse.Namespace) -> int:
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(
-            Problem(
-                file=str(args.graph),
-                message="is a DGD manifest, but apply installs graphs only",
-                fix=f"Run `kubectl apply --server-side -f {args.graph}`.",
-            )
+            "is a DGD manifest, but apply installs graphs only",
+            file=str(args.graph),
+            fix=f"Run `kubectl apply --server-side -f {args.graph}`.",
         )
     if not args.skip_check:
         for line in require_sound(source, refused=[PLAINTEXT_CREDENTIAL]):
             print(line)
-    api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.APPLY, print_line, clock=arguments.clock())
+    _, api = arguments.connected(args)
+    preflight = arguments.preflight(target, api, "apply")
     change = against_cluster(source.loaded, target, api, preflight.require)
     print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress, add_progress, no_progress, print_line
-from penstock.cli.replay_arguments import positive_number
-
-WRITABLE = "Name a file in an existing folder in which you may write."
-MARKED_BYTES = 500  # the beginning of a file, with the mark of the command that wrote it
+from penstock.cli.replaying import add_acceptance
+from penstock.cli.values import positive_number, simulation_speed
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.cluster.api import Api
-    from penstock.cluster.rollout import Rollout
-    from penstock.cluster.wait import Clock, Timeouts
+    from penstock.cluster.rights import Preflight
+    from penstock.cluster.rollout import Clock, Rollout, Timeouts
     from penstock.helm import ReleaseTarget
     from penstock.serving.understand import Hints
 
@@ -27,37 +27,30 @@ def add_graph(parser: argparse.ArgumentParser, what: str = "graph YAML or DGD ma
     parser.add_argument("graph", metavar="GRAPH", type=Path, help=what)
 
 
-def add_sets(parser: argparse.ArgumentParser) -> None:
+def add_sets(
+    parser: argparse.ArgumentParser, what: str = "override a value of the graph, like Helm's --set"
+) -> None:
     parser.add_argument(
         "--set",
         dest="sets",
         metavar="PATH=VALUE",
         action="append",
         default=[],
-        help="override a value of the graph, like Helm's --set; repeatable",
+        help=f"{what}; repeatable",
     )
 
 
 def add_running_sets(parser: argparse.ArgumentParser) -> None:
     """`--set` of a verb that operates on a running graph."""
-    parser.add_argument(
-        "--set",
-        dest="sets",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="fail unless the running `up` has the same --set values; repeatable",
-    )
+    add_sets(parser, "fail unless the running `up` has the same --set values")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_switch(parser, "--json", "print JSON")
 
 
 def add_wide(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--wide", action="store_true", help="print all columns (default: those that fit 80)"
-    )
+    add_switch(parser, "--wide", "print all columns (default: those that fit 80)")
 
 
 def add_namespace(parser: argparse.ArgumentParser) -> None:
@@ -89,14 +82,48 @@ def add_release(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser)
 
 
+CLUSTER = ("namespace", "release", "kubeconfig", "context")  # the options of `add_cluster`
+
+
+def require_with(
+    args: argparse.Namespace, needed: str, names: Iterable[str], fix: str = "Add {needed}."
+) -> None:
+    """UsageError for an option that has no effect without ``needed``, another option or its value.
+    ``fix``: with `{flag}` and `{needed}`."""
+    for flag in given(args, names):
+        raise UsageError(f"{flag} needs {needed}", fix=fix.format(flag=flag, needed=needed))
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, object]:
+    """The options that the command line has, such as `--max-gpus` of `max_gpus`, and their
+    settings."""
+    settings = {("set" if name == "sets" else name): getattr(args, name) for name in names}
+    return {
+        f"--{name.replace('_', '-')}": setting
+        for name, setting in settings.items()
+        if not (setting is None or setting is False or setting == [])
+    }
+
+
+def words_of(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """The options as a command line has them."""
+    words: list[str] = []
+    for flag, setting in given(args, names).items():
+        if isinstance(setting, list):
+            words += [word for each in setting for word in (flag, str(each))]
+        elif isinstance(setting, tuple):
+            words += [flag, ",".join(map(str, setting))]
+        else:
+            words += [flag] if setting is True else [flag, str(setting)]
+    return words
+
+
 def add_yes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-y", "--yes", action="store_true", help="skip the confirmation")
 
 
 def confirm(args: argparse.Namespace, question: str) -> bool:
     """Whether the user confirms. Raises UsageError without a terminal, unless --yes is given."""
-    from penstock.errors import UsageError
-
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -111,11 +138,7 @@ def confirm(args: argparse.Namespace, question: str) -> bool:
 
 
 def add_wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--no-wait",
-        action="store_true",
-        help="return after the write without waiting for the rollout",
-    )
+    add_switch(parser, "--no-wait", "return after the write without waiting for the rollout")
     parser.add_argument(
         "--timeout-s",
         type=positive_number,
@@ -143,26 +166,39 @@ def rollout_of(args: argparse.Namespace, api: Api, target: ReleaseTarget) -> Rol
 
 
 def timeouts_of(args: argparse.Namespace) -> Timeouts:
-    from penstock.cluster.wait import Timeouts
+    from penstock.cluster.rollout import Timeouts
 
     return Timeouts(timeout_s=args.timeout_s, clock=clock())
 
 
 def clock() -> Clock:
     """The clock of all verbs that wait for a cluster."""
-    from penstock.cluster.wait import Clock
+    from penstock.cluster.rollout import Clock
 
     return Clock()
 
 
 def refuse_sets(args: argparse.Namespace) -> None:
     """A release keeps the values it was applied with."""
-    from penstock.errors import UsageError
-
     if args.sets:
         raise UsageError(
             "--set applies to local deployments; set values of a release with `penstock apply`"
         )
+
+
+def connected(args: argparse.Namespace) -> tuple[ReleaseTarget, Api]:
+    """The release with the arguments of `add_cluster`, and its cluster."""
+    from penstock.cluster.api import Api
+
+    target = target_of(args)
+    return target, Api.connect(target)
+
+
+def preflight(target: ReleaseTarget, api: Api, verb: str) -> Preflight:
+    """The check of the rights that a verb needs."""
+    from penstock.cluster.rights import Preflight, Verb
+
+    return Preflight(api, target, Verb(verb), print_line, clock=clock())
 
 
 def target_of(args: argparse.Namespace) -> ReleaseTarget:
@@ -176,6 +212,26 @@ def target_of(args: argparse.Namespace) -> ReleaseTarget:
         kubeconfig=args.kubeconfig,
         context=args.context,
     )
+
+
+def add_requested_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model", help="model to request (default: the only one that the endpoint lists)"
+    )
+
+
+def add_mockers(parser: argparse.ArgumentParser, *, engine: str, timing: str, speed: str) -> None:
+    """Mockers instead of the engine of a graph, and the time that they take."""
+    parser.add_argument("--engine", choices=["mocker"], help=engine)
+    parser.add_argument("--timing", choices=["model"], help=timing)
+    parser.add_argument("--speed", type=simulation_speed, metavar="X", help=speed)
+    add_acceptance(parser)
+
+
+def require_timing(args: argparse.Namespace, *names: str) -> None:
+    """UsageError for options of mockers with predicted step times, without these."""
+    if not args.timing:
+        require_with(args, "predicted timing", names, "Add --timing model.")
 
 
 def add_hints(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +264,6 @@ def hints_of(args: argparse.Namespace) -> Hints:
 
 def requested_gpu(args: argparse.Namespace) -> str | None:
     """`--gpu`; UsageError for one that is not supported."""
-    from penstock.errors import Problem, UsageError
     from penstock.hardware import GPUS, find_gpu
     from penstock.hardware.gpus import gpu_fix
 
@@ -217,19 +272,18 @@ def requested_gpu(args: argparse.Namespace) -> str | None:
     gpu = find_gpu(args.gpu)
     if gpu is None:
         message, fix = gpu_fix(args.gpu, list(GPUS))
-        raise UsageError(Problem(place="--gpu", message=message, fix=fix))
+        raise UsageError(message, place="--gpu", fix=fix)
     return gpu.name
 
 
 def _require_model(folder: Path) -> None:
-    from penstock.errors import Problem, UsageError
     from penstock.models.config import BrokenConfigError, UnknownShapeError
     from penstock.models.find import find_model
 
     if not (folder / "config.json").is_file():
         message = f"{folder} has no config.json"
-        fix = "Name the folder with the files of the model."
-        raise UsageError(Problem(place="--model", message=message, fix=fix))
+        fix = "Name the folder with the files of the model, or remove --model."
+        raise UsageError(message, place="--model", fix=fix)
     try:
         find_model(folder.name, folder)
     except BrokenConfigError as error:
@@ -238,21 +292,9 @@ def _require_model(folder: Path) -> None:
         pass  # PS307 reports it, and the rest is checked
 
 
-def add_output(parser: argparse.ArgumentParser, default: str | None = "-") -> None:
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        default=default,
-        help=f"write to FILE (default: {'standard output' if default == '-' else 'no file'})",
-    )
-
-
 def add_no_install(parser: argparse._ActionsContainer, what: str) -> None:
     """``what``: the environments that the command installs, with their sizes."""
-    parser.add_argument(
-        "--no-install", action="store_true", help=f"do not install missing environments: {what}"
-    )
+    add_switch(parser, "--no-install", f"do not install missing environments: {what}")
 
 
 class Tool(Protocol):
@@ -271,96 +313,3 @@ def require_tool(args: argparse.Namespace, tool: Tool) -> None:
     if not args.no_install:
         install_tool(tool.NAME, tool.SIZE, quiet=args.quiet)
     tool.require_environment()
-
-
-def add_force(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--force", action="store_true", help=f"replace FILE if {what}")
-
-
-def add_generated_output(parser: argparse.ArgumentParser) -> None:
-    """`-o` of a command whose own output it replaces without a question."""
-    add_output(parser)
-    add_force(parser, "penstock did not generate it")
-
-
-def write_generated(args: argparse.Namespace, text: str, mark: str) -> None:
-    """`write_output`, but InputError for a file with other content, unless --force is given.
-
-    ``mark``: what stands at the beginning of every output of the command.
-    """
-    from penstock.errors import InputError, Problem
-
-    path = Path(args.output)
-    if args.output != "-" and not args.force and is_foreign(path, mark):
-        message = "already exists, and penstock did not generate it"
-        fix = "Name another file, or pass --force to replace this one."
-        raise InputError(Problem(file=args.output, message=message, fix=fix))
-    write_output(text, args.output)
-
-
-def is_foreign(path: Path, *marks: str) -> bool:
-    """Whether replacing the path loses something: a file with content that begins with none of the
-    marks, or a dangling symbolic link."""
-    if path.is_symlink() and not path.exists():
-        return True
-    if not path.is_file():
-        return False  # folders, devices and FIFOs are checked where the file is written
-    try:
-        with path.open("rb") as file:
-            start = file.read(MARKED_BYTES)
-    except OSError:
-        return True
-    return bool(start) and not any(mark.encode() in start for mark in marks)
-
-
-def require_writable(path: Path, option: str, *, in_place: bool = False) -> None:
-    """UsageError, before work that takes minutes, if the file of an option cannot be written.
-
-    ``in_place``: an existing file is overwritten, not replaced, so its folder does not matter.
-    """
-    from penstock.errors import Problem, UsageError
-
-    folder = path.absolute().parent
-    message = fix = ""
-    if path.is_dir():
-        message, fix = f"{path} is a folder", "Name a file in it."
-    elif not folder.is_dir():
-        message = f"there is no folder {path.parent}"
-        fix = "Create the folder, or name another file."
-    elif in_place and path.exists():
-        if not os.access(path, os.W_OK):
-            message, fix = f"{path} is read-only", WRITABLE
-    elif not os.access(folder, os.W_OK):
-        message, fix = f"the folder of {path} is read-only", WRITABLE
-    if message:
-        raise UsageError(Problem(place=option, message=message, fix=fix))
-
-
-def require_absent(path: Path, *, force: bool) -> None:
-    """InputError for a file that exists, unless it may be replaced."""
-    from penstock.errors import InputError, Problem
-
-    if (path.exists() or path.is_symlink()) and not force:
-        fix = "Name another file, or add --force to replace it."
-        raise InputError(Problem(file=str(path), message="already exists", fix=fix))
-
-
-def write_output(text: str, target: str) -> None:
-    """Print, or write the file atomically."""
-    if target == "-":
-        print(text, end="" if text.endswith("\n") else "\n")
-        return
-    from penstock.errors import InputError, Problem
-    from penstock.files import write_atomically
-
-    path = Path(target)
-    try:
-        if path.is_dir() or (path.exists() and not path.is_file()):
-            raise IsADirectoryError(0, "not a regular file")
-        write_atomically(path, text)
-    except OSError as error:
-        raise InputError(
-            Problem(
-                file=target or "-o", message=f"cannot be written: {error.strerror}", fix=WRITABLE
-            )
-        ) from None

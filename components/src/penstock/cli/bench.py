@@ -7,87 +7,52 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.bench_outputs import (
-    add_out,
-    add_outputs,
-    add_outputs_of_one,
-    require_outputs,
-    run_folder,
-    write_comparison,
-    write_run,
-    write_sweep,
-)
-from penstock.cli.bench_targets import (
-    Target,
-    add_targets,
-    gpus_of,
-    requested_targets,
-    require_started,
-)
-from penstock.cli.calibration_arguments import (
-    add_calibrate,
-    add_calibration,
-    calibrated_bench,
-    require_calibratable,
-    with_calibration,
-)
+from penstock.cli import arguments, bench_outputs, bench_targets, outputs, replaying
+from penstock.cli.bench_targets import Target
+from penstock.cli.command_line import CommandParser, add_switch
+from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_latencies,
-    add_request_timeout,
-    add_seed,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    positive_number,
-    requested_workload,
-    share,
-)
-from penstock.cli.report_output import print_result
+from penstock.cli.values import add_count, duration_ms, positive_number, share
+from penstock.errors import PenstockError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.bench.limits import Limit
-    from penstock.bench.prediction import Predicted
-    from penstock.bench.run import BenchRequest, Endpoint
+    from penstock.bench.aiperf import Endpoint
+    from penstock.bench.compare import Limit
+    from penstock.bench.measurement import Bench, BenchRequest, Predicted
+    from penstock.simulate.model import Replayable
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
 ATTAIN = 0.95
-OF_ONE = {
-    "attain": "--attain",
-    "requests": "--requests",
-    "predict": "--predict",
-    "calibrate": "--calibrate",
-    "calibration": "--calibration",
-    "gpu": "--gpu",
-    "sweep": "--sweep",
-    "gpus": "--gpus",
-    "llm_d_report": "--llm-d-report",
-    "speed": "--speed",
-}
-LATENCIES = {"ttft": "--ttft", "itl": "--itl", "e2e": "--e2e"}
-OF_TWO = {"duration": "--duration", "slice": "--slice", "gap": "--gap", "fail_if": "--fail-if"}
+CALIBRATE = "--calibrate"
+OF_ONE = (
+    *("attain", "requests", "predict", "calibrate", "calibration", "gpu", "sweep", "gpus"),
+    *("llm_d_report", "speed", "ttft", "itl", "e2e"),
+)
+OF_TWO = ("duration", "slice", "gap", "fail_if")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_targets(parser, "two targets are compared with each other")
+def add_arguments(parser: CommandParser) -> None:
+    bench_targets.add_targets(parser, "two targets are compared with each other")
     parser.epilog = (
         "Public methods: `penstock bench public --help`. To compare the responses of two "
         "endpoints: `penstock bench shadow --help`."
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--chat",
-        action="store_true",
-        help="send chat requests with text, and measure the time to the first token after the "
+        "send chat requests with text, and measure the time to the first token after the "
         "reasoning (default: completions with token IDs)",
     )
-    add_workload(parser)
-    add_seed(parser, "the sampled requests and of the order of slices")
-    add_request_timeout(parser, 600_000.0)
-    add_out(parser)
-    add_outputs(parser)
+    replaying.add_workload(parser)
+    parser.fixes["--workload"] = (
+        "Add --workload short-chat, or measure by a public method, which needs no workload: "
+        "`penstock bench public`."
+    )
+    replaying.add_seed(parser, "the sampled requests and of the order of slices")
+    replaying.add_request_timeout(parser, 600_000.0)
+    bench_outputs.add_out(parser)
+    bench_outputs.add_outputs(parser)
     _add_arguments_of_one(parser.add_argument_group("with one target"))
     _add_arguments_of_two(parser.add_argument_group("with two targets"))
     arguments.add_json(parser)
@@ -95,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
-    parser.add_argument(
-        "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="number of requests (default: the workload's)",
-    )
+    add_count(parser, "--requests", "number of requests (default: the workload's)")
     parser.add_argument(
         "--predict",
         type=Path,
@@ -110,22 +70,27 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
     arguments.add_gpu(
         parser, "with --predict: GPU of the workers if GRAPH does not name it (h100, …)"
     )
-    add_calibrate(parser)
-    add_calibration(parser, "with --predict: ")
+    parser.add_argument(
+        CALIBRATE,
+        type=Path,
+        metavar="FILE",
+        help="with --predict: write factors to FILE that correct predictions for this model, GPU "
+        "and engine; entries of FILE for others are kept",
+    )
+    replaying.add_calibration(parser, "with --predict: ")
     parser.add_argument(
         "--sweep",
         type=_scales,
         metavar="1,2,4",
         help="measure at each of these multiples of the load, until the SLO is missed",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--gpus",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
+        "with --sweep: GPUs of the target, for tokens/s/GPU (default: those of GRAPH)",
     )
-    add_outputs_of_one(parser)
-    add_latencies(parser)
+    bench_outputs.add_outputs_of_one(parser)
+    replaying.add_latencies(parser)
     parser.add_argument(
         "--attain",
         type=share,
@@ -175,7 +140,7 @@ def _scales(text: str) -> tuple[float, ...]:
 
 
 def _limit(text: str) -> Limit:
-    from penstock.bench.limits import limit_of
+    from penstock.bench.compare import limit_of
 
     try:
         return limit_of(text)
@@ -187,12 +152,15 @@ def run(args: argparse.Namespace) -> int:
     from penstock.bench import aiperf
 
     _require_fitting_arguments(args)
-    require_outputs(args)
-    workload = requested_workload(args)
+    bench_outputs.require_outputs(args)
+    workload = replaying.requested_workload(args)
     arguments.require_tool(args, aiperf)
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
-    with run_folder(args.out) as folder, requested_targets(args, folder, progress) as targets:
+    with (
+        bench_outputs.run_folder(args.out) as folder,
+        bench_targets.requested_targets(args, folder, progress) as targets,
+    ):
         if len(targets) == 1:
             _measure(args, targets[0], workload, folder, progress)
         else:
@@ -209,8 +177,9 @@ def _measure(
     progress: Progress,
 ) -> None:
     from penstock.bench.documents import run_document
+    from penstock.bench.measurement import BenchRequest
     from penstock.bench.report import report_of
-    from penstock.bench.run import BenchRequest, bench, require_complete
+    from penstock.bench.run import bench, require_complete
 
     if args.requests:
         workload = workload.with_requests(args.requests)
@@ -231,12 +200,12 @@ def _measure(
         measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
         if args.calibrate and not measured.interrupted:
-            measured, written, error = calibrated_bench(args, measured, progress)
+            measured, written, error = _calibrated_bench(args, measured, progress)
     report = report_of(measured, predicted)
     print_result(args, report, run_document(measured))
     if written and not args.json:
         print(written)
-    write_run(args, target, measured, report)
+    bench_outputs.write_run(args, target, measured, report)
     require_complete(measured)
     if error is not None:
         raise error
@@ -254,33 +223,31 @@ def _sweep(
     from penstock.bench.sweep import sweep
     from penstock.bench.sweep_report import report_of
 
-    gpus = args.gpus or gpus_of(args)
+    gpus = args.gpus or bench_targets.gpus_of(args)
     with progress.running():
         measured = sweep(request, args.sweep, folder, progress, gpus=gpus)
     report = report_of(measured)
     print_result(args, report, sweep_document(measured))
-    write_sweep(args, target, measured, report)
+    bench_outputs.write_sweep(args, target, measured, report)
     require_uninterrupted(measured.interrupted, request.endpoint.url)
     require_complete(measured.levels[-1].bench)
 
 
 def _prediction(args: argparse.Namespace, workload: LoadedWorkload) -> Predicted | None:
-    from penstock.bench.prediction import predicted
+    from penstock.bench.measurement import predicted
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints
-    from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.replay import Replays, environment_cache, require_environment
     from penstock.simulate.replayable import replayable, require_replayed_mode
 
     if args.predict is None:
         return None
-    python, source = require_environment(), open_source(args.predict, args.sets)
+    requested, source = replaying.requested_replays(args), open_source(args.predict, args.sets)
     # Without the time of the draft model, which the mockers do not have either.
-    accepted = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    accepted = replaying.requested_acceptance(args, prices_draft=False)
     graph = replayable(source, Hints(gpu=arguments.requested_gpu(args)), accepted)
     require_replayed_mode(graph, source)
-    (graph,) = with_calibration(args, [graph])
-    with Replays(environment_cache(python)) as replays:
+    (graph,) = replaying.with_calibration(args, [graph])
+    with requested as replays:
         return predicted(graph, workload, args.seed, replays)
 
 
@@ -291,12 +258,17 @@ def _compare(
     folder: Path,
     progress: Progress,
 ) -> None:
-    from penstock.bench.compare import CompareRequest, compare, require_results
+    from penstock.bench.compare import (
+        CompareRequest,
+        check_limits,
+        compare,
+        require_limits,
+        require_results,
+        slicing_of,
+    )
     from penstock.bench.compare_report import report_of
     from penstock.bench.documents import comparison_document
-    from penstock.bench.limits import check_limits, require_limits
     from penstock.bench.run import require_uninterrupted
-    from penstock.bench.slices import slicing_of
 
     request = CompareRequest(
         endpoints=endpoints,
@@ -314,7 +286,7 @@ def _compare(
     checked = check_limits(comparison, args.fail_if or ())
     report = report_of(comparison, checked)
     print_result(args, report, comparison_document(comparison, checked))
-    write_comparison(args, comparison, report)
+    bench_outputs.write_comparison(args, comparison, report)
     require_uninterrupted(comparison.interrupted)
     require_results(comparison)
     require_limits(checked)
@@ -322,23 +294,71 @@ def _compare(
 
 def _require_fitting_arguments(args: argparse.Namespace) -> None:
     """UsageError for more than two targets, and for options that need another number of them."""
-    from penstock.errors import Problem, UsageError
-
     count = len(args.targets)
     if count > 2:
-        message, fix = f"{count} targets cannot be compared", "Name one or two."
-        raise UsageError(Problem(message=message, fix=fix))
-    excluded, needed = (OF_TWO, "two targets") if count == 1 else (OF_ONE | LATENCIES, "one target")
-    for name, flag in excluded.items():
-        if getattr(args, name) is not None:
-            message = f"{flag} needs {needed}"
-            raise UsageError(Problem(message=message, fix=f"Name {needed}, or remove {flag}."))
+        raise UsageError(f"{count} targets cannot be compared", fix="Name one or two.")
+    needed, excluded = ("two targets", OF_TWO) if count == 1 else ("one target", OF_ONE)
+    arguments.require_with(args, needed, excluded, "Name {needed}, or remove {flag}.")
     if args.predict and args.sweep:
-        message = "--predict cannot be combined with --sweep"
-        raise UsageError(Problem(message=message, fix="Remove one of them."))
-    require_started(args)
-    require_calibratable(args)
-    if args.gpu and not args.predict:
-        raise UsageError(Problem(message="--gpu needs --predict", fix="Add --predict GRAPH."))
-    if args.gpus and not args.sweep:
-        raise UsageError(Problem(message="--gpus needs --sweep", fix="Add --sweep 1,2,4."))
+        raise UsageError("--predict cannot be combined with --sweep", fix="Remove one of them.")
+    bench_targets.require_started(args)
+    _require_calibratable(args)
+    if not args.predict:
+        arguments.require_with(args, "--predict", ["gpu"], "Add --predict GRAPH.")
+    if not args.sweep:
+        arguments.require_with(args, "--sweep", ["gpus"], "Add --sweep 1,2,4.")
+
+
+def _require_calibratable(args: argparse.Namespace) -> None:
+    """UsageError for `--calibrate` without what it needs, and for `--calibration` without a
+    prediction; InputError or GraphError for a file that is not a calibration file."""
+    from penstock.simulate.calibration import existing_calibrations
+
+    if not args.predict:
+        fix = "Add --predict GRAPH, the graph that the target runs."
+        arguments.require_with(args, "--predict", ["calibrate", "calibration"], fix)
+    if args.calibrate and args.calibration:
+        message = f"{CALIBRATE} computes factors, and --calibration reads them"
+        raise UsageError(message, fix="Remove one of them.")
+    if args.calibrate:
+        outputs.require_writable(args.calibrate, CALIBRATE)
+        existing_calibrations(args.calibrate)
+        _calibratable(args)
+
+
+def _calibrated_bench(
+    args: argparse.Namespace, measured: Bench, progress: Progress
+) -> tuple[Bench, str, PenstockError | None]:
+    """(the run with its factors, what was written, why there are no factors)."""
+    from penstock.bench.calibration import calibration_of
+    from penstock.simulate.calibration import calibrations_text, existing_calibrations, with_entry
+
+    progress("computing the factors")
+    try:
+        deployment = _calibratable(args)
+        with replaying.requested_replays(args) as replays:
+            entry = calibration_of(measured, deployment, replays, outputs.own_command())
+        file = existing_calibrations(args.calibrate)
+        outputs.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))
+    except PenstockError as error:
+        return measured, "", error
+    replaced = file.of(entry.key)
+    instead = f"; replaced the entry of {replaced.measured_at}" if replaced else ""
+    return replace(measured, calibration=entry), f"wrote {args.calibrate}{instead}", None
+
+
+def _calibratable(args: argparse.Namespace) -> Replayable:
+    """The graph of `--predict`. UsageError for one with speculative decoding: a prediction without
+    its acceptance rates has other step times."""
+    from penstock.manifests.source import open_source
+    from penstock.serving.understand import Hints, understand
+    from penstock.simulate.replayable import replayable
+    from penstock.simulate.timing import drafting_of
+
+    source = open_source(args.predict, args.sets)
+    hints = Hints(gpu=arguments.requested_gpu(args))
+    if any(drafting_of(worker) for worker in understand(source, hints).workers):
+        message = f"{args.predict} has speculative decoding, whose acceptance is not predicted"
+        fix = "Measure the same deployment without speculation."
+        raise UsageError(message, place=CALIBRATE, fix=fix)
+    return replayable(source, hints)

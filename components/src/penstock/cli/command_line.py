@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
@@ -21,8 +21,12 @@ class CommandParser(argparse.ArgumentParser):
     line first, as getopt does, has neither problem. Options take one value or none.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, owner: Callable[[str], str] = lambda _: "", **options: Any) -> None:
+        """``owner``: of an option that this command lacks, the command that has it, or nothing."""
         super().__init__(allow_abbrev=False, **options)
+        self._owner = owner
+        # Required option → the fix where it is missing.
+        self.fixes: dict[str, str] = {}
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse ``argv``; exits with code 2 if it is wrong, with 0 after `--help`."""
@@ -56,18 +60,18 @@ class CommandParser(argparse.ArgumentParser):
             elif not part.startswith("-") or part == "-" or _NEGATIVE_NUMBER.fullmatch(part):
                 arguments.append(part)
             else:
-                value = next(parts, None) if self._needs_value(part) else None
-                options += self._joined(part, value)
+                setting = next(parts, None) if self._needs_value(part) else None
+                options += self._joined(part, setting)
         return options, arguments
 
-    def _joined(self, part: str, value: str | None) -> list[str]:
+    def _joined(self, part: str, setting: str | None) -> list[str]:
         """The option and its value, as one word where argparse would take `-5ms` for an option."""
-        if value is None:
+        if setting is None:
             return [part]
-        is_option = value in self._option_string_actions or value[:2] in self._option_string_actions
-        if is_option or value == "-" or not value.startswith("-"):
-            return [part, value]
-        return [f"{part}={value}" if part.startswith("--") else f"{part}{value}"]
+        is_option = {setting, setting[:2]} & self._option_string_actions.keys()
+        if is_option or setting == "-" or not setting.startswith("-"):
+            return [part, setting]
+        return [f"{part}={setting}" if part.startswith("--") else f"{part}{setting}"]
 
     def _needs_value(self, part: str) -> bool:
         """Whether the value of the option is the next part of the command line."""
@@ -82,7 +86,9 @@ class CommandParser(argparse.ArgumentParser):
     def _takes_value(self, name: str) -> bool:
         action = self._option_string_actions.get(name)
         if action is None:
-            self.error(f"unknown option {name}{suggestion(name, self.options())}")
+            owner = self._owner(name)
+            fix = f". Fix: Remove {name}, or use `penstock {owner}`, which has it." if owner else ""
+            self.error(f"unknown option {name}{fix or suggestion(name, self.options())}")
         return action.nargs is None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -94,11 +100,18 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error with only the arguments of the usage, as all options fill a screen for
         some commands."""
+        missing = message.partition("are required: ")[2].split(", ")
+        message += "".join(f". Fix: {self.fixes[name]}" for name in missing if name in self.fixes)
         words = [self.prog, *map(_shown, self._get_positional_actions())]
         for action in self._get_optional_actions():
             words += [f"{action.option_strings[0]} {_name(action)}"] if action.required else []
         usage = " ".join((*words, "[OPTIONS]"))
         self.exit(2, f"{self.prog}: {message}\nUsage: {usage}. See `{self.prog} --help`.\n")
+
+
+def add_switch(parser: argparse._ActionsContainer, flag: str, purpose: str) -> None:
+    """An option without a value."""
+    parser.add_argument(flag, action="store_true", help=purpose)
 
 
 def _shown(action: argparse.Action) -> str:
@@ -112,11 +125,11 @@ def _name(action: argparse.Action) -> str:
 
 
 def suggestion(word: str, names: Iterable[str], cutoff: float = 0.6) -> str:
-    """`. Did you mean X?`, to append to a message; empty when no name reaches ``cutoff``."""
-    from penstock.text.names import nearest
+    """`did_you_mean`, to append to a message."""
+    from penstock.text.names import did_you_mean
 
-    near = nearest(word, names, cutoff)
-    return f". Did you mean {near}?" if near else ""
+    fix = did_you_mean(word, names, cutoff)
+    return f". {fix}" if fix else ""
 
 
 def not_a_choice(word: str, choices: Sequence[str]) -> str:

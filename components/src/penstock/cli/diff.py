@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-
-if TYPE_CHECKING:
-    from penstock.errors import Problem
+from penstock.cli.outputs import print_json
+from penstock.errors import ClusterError, Problem
 
 EXIT_CHANGED = 1  # as `diff` and `kubectl diff`
 
@@ -33,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.cluster.api import Api
     from penstock.cluster.change import against_cluster, against_file
-    from penstock.errors import ClusterError
     from penstock.graph.load import load_graph
 
     loaded = load_graph(args.graph, args.sets)
@@ -47,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         change = against_cluster(loaded, target, api)
     if args.json:
-        print(json.dumps(change.as_dict(), indent=1))
+        print_json(change.as_dict())
     else:
         print("\n".join(change.lines()))
     return 0 if change.is_empty and not change.failed_write else EXIT_CHANGED

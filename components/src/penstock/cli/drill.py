@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import no_progress
-from penstock.cli.replay_arguments import DeprecatedFlag, integer_between
-from penstock.cli.report_output import add_report, require_report
-from penstock.errors import DrillError, Problem, UsageError
+from penstock.cli.replaying import add_old_flag
+from penstock.cli.values import add_count, integer_between
+from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
 from penstock.graph.choices import AnyFaultKind, FaultKind
 from penstock.text.commands import invocation
@@ -25,12 +27,17 @@ from penstock.text.commands import invocation
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult, Pace
-    from penstock.reports.model import Report
 
 DEFAULT_COUNT = 20
 STARTED_LATER = ("planner", "event-broker", "etcd", "nats", "endpoint")
 DEFAULT_STREAMS = 32
 CLUSTER_RECOVERY_S = 1800.0
+POSITIVE = integer_between(1, 1_000_000)
+OF_CLUSTER = ("url", "remove_last", *arguments.CLUSTER)
+OPTIONS = (
+    *("seed", "concurrency", "faults", "minutes", "count", "stall_s", "exact", "model", "report"),
+    *("json", "quiet", "engine", "cluster", *OF_CLUSTER, "sets"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--faults",
         metavar="KIND[:PROGRAM],…|FILE",
-        default="default",
         help="faults to inject. For a graph: kinds, each optionally of one program, such as "
         f"kill:decode; kinds: {', '.join(get_args(FaultKind))} (default: all). "
         "With partition, packet-loss, slow-network or disk-full, the graph cannot reach other "
@@ -55,15 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_concurrency(parser)
     parser.add_argument(
         "--stall-s",
-        type=_positive,
+        type=POSITIVE,
         metavar="S",
         help="report a stream as stalled if nothing arrives for S seconds (default: `drill.stall_s`"
         " of the graph, or 5)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--exact",
-        action="store_true",
-        help="compare responses with a run without faults, for prompts whose output is "
+        "compare responses with a run without faults, for prompts whose output is "
         "deterministic (vLLM on a CPU)",
     )
     parser.add_argument(
@@ -86,31 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_concurrency(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_count(
+        parser,
         "--concurrency",
-        type=_positive,
+        f"number of requests at the same time (default: {DEFAULT_STREAMS})",
         default=DEFAULT_STREAMS,
-        metavar="N",
-        help=f"number of requests at the same time (default: {DEFAULT_STREAMS})",
     )
-    parser.add_argument(
-        "--streams",
-        dest="concurrency",
-        type=_positive,
-        action=DeprecatedFlag,
-        const="--concurrency",
-        help=argparse.SUPPRESS,
-    )
+    add_old_flag(parser, "--streams", "--concurrency", POSITIVE)
 
 
 def _add_length(parser: argparse.ArgumentParser) -> None:
     length = parser.add_mutually_exclusive_group()
-    length.add_argument(
-        "--count", type=_positive, metavar="N", help=f"number of faults (default: {DEFAULT_COUNT})"
-    )
-    length.add_argument(
-        "--minutes", type=_positive, metavar="M", help="inject faults for M minutes"
-    )
+    add_count(length, "--count", f"number of faults (default: {DEFAULT_COUNT})")
+    length.add_argument("--minutes", type=POSITIVE, metavar="M", help="inject faults for M minutes")
     parser.add_argument(
         "--seed",
         type=integer_between(0, 2**32 - 1),
@@ -120,10 +114,10 @@ def _add_length(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="drill the release of the graph on a cluster instead of a copy on this machine; kinds "
+        "drill the release of the graph on a cluster instead of a copy on this machine; kinds "
         "of --faults: delete[:POOL], evict[:POOL], kill[:POOL], drain[:NODE] (default: all except "
         "drain, which needs rights in the whole cluster)",
     )
@@ -133,18 +127,10 @@ def _add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --cluster: base URL of the release's endpoint, with /v1 (default: a port "
         "forwarded to the frontends)",
     )
-    parser.add_argument(
-        "--remove-last",
-        action="store_true",
-        help="with --cluster: also remove the last ready pod of a component",
+    add_switch(
+        parser, "--remove-last", "with --cluster: also remove the last ready pod of a component"
     )
     arguments.add_cluster(parser)
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -170,23 +156,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_report(report)
         print(f"repeat: {repeat}")  # on one line, so that it can be copied
-    if args.report is not None:
-        _write_report(args, report, repeat)
+    facts = {"seed": str(args.seed), "repeat": repeat}
+    outputs.write_report(args, report, [args.target, args.faults], facts=facts)
     if result.was_interrupted:
         raise KeyboardInterrupt
     if not result.evaluation.passes:
         raise DrillError("the drill failed: see the failures above")
     return 0
-
-
-def _write_report(args: argparse.Namespace, report: Report, repeat: str) -> None:
-    from penstock.cli.graph_output import own_command
-    from penstock.reports.html import write_report
-    from penstock.reports.provenance import provenance
-
-    files = [Path(args.target), Path(args.faults)]
-    facts = {"seed": str(args.seed), "repeat": repeat}
-    write_report(args.report, report, provenance(own_command(), files=files, facts=facts))
 
 
 def _drill_graph(args: argparse.Namespace) -> DrillResult:
@@ -197,8 +173,7 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     from penstock.local.missing_environment import install_missing
 
     if args.model is not None:
-        message, fix = "a graph names its own model", "Remove --model."
-        raise UsageError(Problem(place="--model", message=message, fix=fix))
+        raise UsageError("a graph names its own model", place="--model", fix="Remove --model.")
     # Load the original first, so that errors name the user's file and not the copy.
     graph = load_graph(Path(args.target), args.sets).graph
     install_missing(Path(args.target), args.sets, with_engine=args.engine is None)
@@ -228,7 +203,7 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
     from penstock.drill.faults import Need
     from penstock.drill.inject import KINDS, choose
 
-    choices = choose(",".join(KINDS) if args.faults == "default" else args.faults)
+    choices = choose(args.faults or ",".join(KINDS))
     isolated = [choice for choice in choices if choice.kind.needs is Need.ISOLATION]
     if isolation.is_inside() or not isolated:
         return choices
@@ -245,7 +220,7 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
         "`mount`, `nft` and `tc`. Install util-linux, nftables and iproute2, or run as root."
     )
     names = ", ".join(map(str, isolated))
-    if args.faults != "default":
+    if args.faults:
         raise UsageError(f"--faults {names}: {reason}")
     _say(f"skipped {names}: {reason}")
     return [choice for choice in choices if choice not in isolated]
@@ -254,35 +229,19 @@ def _choices(args: argparse.Namespace, names_servers: bool) -> list[Choice]:
 def _require_options_of_cluster(args: argparse.Namespace, *, is_url: bool) -> None:
     """UsageError for options that have no effect."""
     if not args.cluster:
-        excluded = [flag for flag, value in _cluster_options(args) if value]
-        if excluded:
-            raise UsageError(
-                Problem(place=excluded[0], message="requires --cluster", fix="Add it.")
-            )
+        arguments.require_with(args, "--cluster", OF_CLUSTER)
         return
     if is_url:
         raise UsageError("--cluster: name the graph of the release, and pass the URL as --url")
-    for flag, value in (("--engine", args.engine), ("--set", args.sets), ("--exact", args.exact)):
-        if value:
-            raise UsageError(f"{flag}: does not apply to a release on a cluster")
-
-
-def _cluster_options(args: argparse.Namespace) -> list[tuple[str, object]]:
-    return [
-        ("--url", args.url),
-        ("--remove-last", args.remove_last),
-        ("--namespace", args.namespace),
-        ("--release", args.release),
-        ("--kubeconfig", args.kubeconfig),
-        ("--context", args.context),
-    ]
+    if excluded := arguments.given(args, ["engine", "sets", "exact"]):
+        raise UsageError(f"{next(iter(excluded))}: does not apply to a release on a cluster")
 
 
 def _drill_cluster(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.cluster import ClusterDrill, choose
     from penstock.graph.load import load_graph
 
-    choices = choose(args.faults)
+    choices = choose(args.faults or "default")
     args.graph = Path(args.target)
     limits = load_graph(args.graph).graph.drill
     drill = ClusterDrill(
@@ -315,13 +274,12 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
     from penstock.drill.targets import RemoteEndpoint, load_faults
 
-    for name, setting in (("--engine", args.engine), ("--set", args.sets)):
-        if setting:
-            raise UsageError(f"{name}: applies to a graph, not to a URL")
-    if args.faults == "default":
+    if excluded := arguments.given(args, ["engine", "sets"]):
+        raise UsageError(f"{next(iter(excluded))}: applies to a graph, not to a URL")
+    if not args.faults:
         message = "a URL needs a YAML file with the commands that inject the faults"
         fix = f"Write one like {in_repository('k8s/drill.yaml')}, and add --faults FILE."
-        raise UsageError(Problem(place="--faults", message=message, fix=fix))
+        raise UsageError(message, place="--faults", fix=fix)
     faults = load_faults(Path(args.faults)).faults
     commands = [part for fault in faults for part in (fault.command, fault.undo) if part]
     _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))
@@ -366,22 +324,7 @@ def _options(
 
 def _again(args: argparse.Namespace) -> list[str]:
     """The arguments of this drill, with its seed."""
-    words = ["drill", args.target, "--seed", str(args.seed)]
-    words += ["--concurrency", str(args.concurrency)]
-    words += ["--faults", args.faults] if args.faults != "default" else []
-    words += ["--minutes", str(args.minutes)] if args.minutes else []
-    words += ["--count", str(args.count)] if args.count else []
-    words += ["--stall-s", str(args.stall_s)] if args.stall_s else []
-    words += ["--exact"] if args.exact else []
-    words += ["--model", args.model] if args.model else []
-    words += ["--report", str(args.report)] if args.report else []
-    words += ["--json"] if args.json else []
-    words += ["--quiet"] if args.quiet else []
-    words += ["--engine", args.engine] if args.engine else []
-    words += ["--cluster"] if args.cluster else []
-    for flag, value in _cluster_options(args):
-        words += [flag] if value is True else [flag, str(value)] if value else []
-    return words + [part for expression in args.sets for part in ("--set", expression)]
+    return ["drill", args.target, *arguments.words_of(args, OPTIONS)]
 
 
 def _repeat(args: argparse.Namespace, result: DrillResult) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 
 if TYPE_CHECKING:
     from penstock.manifests.source import Source
@@ -21,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_sets(parser)
     arguments.add_json(parser)
-    parser.add_argument(
-        "--memory", action="store_true", help="describe the GPU memory of each worker instead"
-    )
+    add_switch(parser, "--memory", "describe the GPU memory of each worker instead")
     arguments.add_hints(parser)
 
 
@@ -36,13 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.memory:
         return _memory(args, source, {component.name for component in components})
     if args.json:
-        json.dump(
-            [dataclasses.asdict(c) for c in components],
-            sys.stdout,
-            indent=1,
-            default=dict,
-        )
-        print()
+        print_json([dataclasses.asdict(c) for c in components])
         return 0
     print("\n\n".join(explain(component) for component in components))
     return 0
@@ -66,7 +59,7 @@ def _memory(args: argparse.Namespace, source: Source, names: set[str]) -> int:
         if worker.name in names
     ]
     if args.json:
-        print(json.dumps([as_dict(name, budget) for name, budget in named], indent=1))
+        print_json([as_dict(name, budget) for name, budget in named])
     elif named:
         print("\n\n".join(as_text(name, budget) for name, budget in named))
     if not named:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from penstock.cli import arguments
+from penstock.cli.outputs import print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,12 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.cluster.release import HistoryEntry, history, require_installed
     from penstock.cluster.report import history_change
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
+    target, api = arguments.connected(args)
     revision = require_installed(target, api).revision
     entries = (
         history(target) if revision.is_recorded else (HistoryEntry(revision=revision, diff=None),)
@@ -36,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             }
             for e in entries
         ]
-        print(json.dumps(rows, indent=1))
+        print_json(rows)
         return 0
     for e in entries:
         r = e.revision

@@ -11,13 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
 from penstock.cli.command_line import not_a_choice
-from penstock.cli.deprecations import warn_renamed
-from penstock.cli.graph_output import print_prerequisites
-from penstock.cli.replay_arguments import current_workload, duration_ms, integer_between
+from penstock.cli.outputs import print_prerequisites
+from penstock.cli.replaying import add_old_flag, current_workload
+from penstock.cli.values import add_count, duration_ms, integer_between
+from penstock.errors import CheckError, GraphError, InputError, PenstockError, UsageError
 from penstock.text.commands import invocation
 from penstock.text.numbers import plain_number
+from penstock.text.terminal import print_fitted
 
 if TYPE_CHECKING:
     from penstock.checks.finding import Tally
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 PROG = "penstock init"
 MAX_GPUS = 1024
+GPUS = integer_between(1, MAX_GPUS)
 QUESTIONS = ("model", "gpu", "gpus", "workload")
 WORKLOADS = ("short-chat", "document", "agentic", "latency", "batch")
 GIVEN = (
@@ -50,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="openai/gpt-oss-120b or openai/gpt-oss-20b")
     arguments.add_gpu(parser, "GPU type: h100, h200, b200, b300, gb200 or gb300")
     parser.add_argument(
-        "--gpus", type=_gpus, metavar="N", help="number of GPUs that the graph may use"
+        "--gpus", type=GPUS, metavar="N", help="number of GPUs that the graph may use"
     )
     parser.add_argument(
         "--workload",
@@ -61,19 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "system prompt of 12288 tokens; latency: lengths of short-chat, low concurrency, lowest "
         "inter-token latency; batch: lengths of document, highest tokens/s per GPU",
     )
-    parser.add_argument(
-        "--traffic",
-        dest="workload",
-        type=partial(current_workload, PROG),
-        choices=WORKLOADS,
-        action=_Traffic,
-        help=argparse.SUPPRESS,
-    )
-    parser.add_argument(
+    add_old_flag(parser, "--traffic", "--workload", partial(current_workload, PROG), WORKLOADS)
+    add_count(
+        parser,
         "--concurrency",
-        type=integer_between(1, 1_000_000),
-        metavar="N",
-        help="requests at the same time; limits the number of workers and their batch (default: "
+        "requests at the same time; limits the number of workers and their batch (default: "
         "use all GPUs, with the usual batch)",
     )
     parser.add_argument(
@@ -82,14 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--itl", type=duration_ms, metavar="20ms", help="SLO: maximum inter-token latency"
     )
-
-
-class _Traffic(argparse.Action):
-    """The old name of --workload."""
-
-    def __call__(self, parser: object, args: argparse.Namespace, value: object, *_: object) -> None:
-        warn_renamed(PROG, "--traffic", "--workload")
-        args.workload = value
 
 
 def _traffic(text: str) -> Traffic:
@@ -101,13 +88,7 @@ def _traffic(text: str) -> Traffic:
     return Traffic(name)
 
 
-def _gpus(text: str) -> int:
-    return integer_between(1, MAX_GPUS)(text)
-
-
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import CheckError
-
     if args.file is not None:
         args.file = _yaml_file(args.file)
         _require_new(args.file)  # before the questions
@@ -117,25 +98,17 @@ def run(args: argparse.Namespace) -> int:
     file = args.file or Path(f"{_short(graph)}.yaml")
     _require_new(file)
     _write(file, graph.text(_command(args, file, graph)))
-    _print(f"{file}: {graph.summary()}")
-    _print(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
-    _print(f"updates: {graph.update()}")
+    print_fitted(f"{file}: {graph.summary()}")
+    print_fitted(f"chosen {graph.reason()}; `penstock plan` chooses by replaying the workload")
+    print_fitted(f"updates: {graph.update()}")
     counts = _check(file)
     if not args.quiet:
         _print_advice(file, graph)
     return CheckError.exit_code if counts.errors else 0
 
 
-def _print(line: str, indent: int = 2) -> None:
-    """Print it wrapped for the terminal."""
-    from penstock.text.terminal import fitted
-
-    print(*fitted(line, indent), sep="\n")
-
-
 def _copy(args: argparse.Namespace) -> int:
     """Write a copy of a graph that comes with penstock."""
-    from penstock.errors import UsageError
     from penstock.graph.text_file import shipped_graph
 
     answers = (*QUESTIONS, "concurrency", "ttft", "itl")
@@ -168,7 +141,7 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
     kinds = "".join(f"  {kind:<10}  {what}\n" for kind, what in DESCRIPTIONS.items())
     model = _answer(args.model, f"Model ({', '.join(MODELS)})", MODELS[0], find_model_id)
     gpu: Gpu = _answer(args.gpu, f"GPU ({', '.join(GPU_NAMES)})", "h100", graph_gpu)
-    gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), _gpus)
+    gpus = _answer(args.gpus, "Number of GPUs", str(gpu.gpus_per_node), GPUS)
     traffic: Traffic = _answer(args.workload, f"{kinds}Workload", "short-chat", _traffic)
     slo = Slo(ttft_ms=args.ttft, itl_ms=args.itl)
     return starting_graph(model, gpu, gpus, traffic, slo=slo, concurrency=args.concurrency)
@@ -176,19 +149,14 @@ def _graph(args: argparse.Namespace) -> StartingGraph:
 
 def _require_answers(args: argparse.Namespace) -> None:
     """UsageError if a question is open and there is no terminal."""
-    from penstock.errors import Problem, UsageError
-
     missing = [f"--{name}" for name in QUESTIONS if getattr(args, name) is None]
     if missing and not sys.stdin.isatty():
-        message = f"without a terminal, {', '.join(missing)} must be given"
-        raise UsageError(Problem(message=message, fix=GIVEN))
+        raise UsageError(f"without a terminal, {', '.join(missing)} must be given", fix=GIVEN)
 
 
 def _answer(answer: object, question: str, default: str, read: Callable[[str], Answer]) -> Answer:
     """The option's value, or the first valid answer to the question. Raises UsageError for an
     invalid option or the end of the input."""
-    from penstock.errors import PenstockError, Problem, UsageError
-
     if answer is not None:
         return read(str(answer))
     while True:
@@ -197,7 +165,7 @@ def _answer(answer: object, question: str, default: str, read: Callable[[str], A
         except EOFError:
             print()  # the message begins on a new line
             message = "the input ended before all questions were answered"
-            raise UsageError(Problem(message=message, fix=GIVEN)) from None
+            raise UsageError(message, fix=GIVEN) from None
         try:
             return read(text)
         except PenstockError as error:
@@ -208,8 +176,6 @@ def _answer(answer: object, question: str, default: str, read: Callable[[str], A
 
 def _yaml_file(text: str) -> Path:
     """The path of a graph to write. InputError for the name of a folder or of another format."""
-    from penstock.errors import InputError, Problem
-
     file = Path(text)
     if text.endswith(os.sep):
         message, example = "names a folder", file / "graph.yaml"
@@ -217,40 +183,34 @@ def _yaml_file(text: str) -> Path:
         message, example = "names a JSON file, but a graph is YAML", file.with_suffix(".yaml")
     else:
         return file
-    raise InputError(
-        Problem(file=text, message=message, fix=f"Name a YAML file, such as {example}.")
-    )
+    raise InputError(message, file=text, fix=f"Name a YAML file, such as {example}.")
 
 
 def _require_new(file: Path) -> None:
     """Refuse a name before the questions, and not after them."""
-    from penstock.errors import GraphError, InputError, Problem
     from penstock.graph.load import name_problems
 
     if file.is_dir():
         fix = "Name a file in it, such as graph.yaml."
-        raise InputError(Problem(file=str(file), message="is a folder", fix=fix))
+        raise InputError("is a folder", file=str(file), fix=fix)
     if file.exists() or file.is_symlink():
         fix = "Name another file, or remove it first."
-        raise InputError(Problem(file=str(file), message="already exists", fix=fix))
+        raise InputError("already exists", file=str(file), fix=fix)
     if problems := name_problems(str(file)):
         raise GraphError(*problems)
     if not os.access(file.absolute().parent, os.W_OK):
         message = "there is no such folder, or it is read-only"
-        raise InputError(Problem(file=str(file), message=message, fix=arguments.WRITABLE))
+        raise InputError(message, file=str(file), fix=outputs.WRITABLE)
 
 
 def _write(file: Path, text: str) -> None:
     """InputError if it cannot be written, or if another process has just created it."""
-    from penstock.errors import InputError, Problem
-
     try:
         with file.open("x", encoding="utf-8") as output:
             output.write(text)
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
-        problem = Problem(file=str(file), message=message, fix=arguments.WRITABLE)
-        raise InputError(problem) from None
+        raise InputError(message, file=str(file), fix=outputs.WRITABLE) from None
 
 
 def _short(graph: StartingGraph) -> str:
@@ -286,7 +246,9 @@ def _check(file: Path) -> Tally:
         print(f", {counts.suppressed} suppressed" if counts.suppressed else "")
     for finding in findings:
         if finding.suppressed:
-            _print(f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}")
+            print_fitted(
+                f"suppressed: {finding.rule}: {finding.message}. Reason: {finding.suppressed}"
+            )
     return counts
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
+from penstock.cli.values import add_count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,41 +19,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="print only a component (decode), one process (decode.0) or one pod",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--lines",
-        type=_count,
+        "lines of each log to print (default: 50)",
+        least=0,
+        most=10**9,
         default=50,
-        metavar="N",
-        help="lines of each log to print (default: 50)",
     )
     parser.add_argument("-f", "--follow", action="store_true", help="print new lines until Ctrl-C")
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="print the logs of a release on a cluster instead of local processes",
+    add_switch(
+        parser, "--cluster", "print the logs of a release on a cluster instead of local processes"
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--previous",
-        action="store_true",
-        help="with --cluster: print the log before the last restart of each container",
+        "with --cluster: print the log before the last restart of each container",
     )
     arguments.add_cluster(parser)
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of lines")
-    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.cluster:
         return _show_pods(args)
-    for option in ("namespace", "release", "kubeconfig", "context", "previous"):
-        if getattr(args, option):
-            from penstock.errors import UsageError
-
-            raise UsageError(f"--{option} needs --cluster (--lines sets the number of lines)")
+    arguments.require_with(
+        args, "--cluster (--lines sets the number of lines)", [*arguments.CLUSTER, "previous"], ""
+    )
     from penstock.local.control import require_same_sets
     from penstock.local.logs import show_logs
     from penstock.local.state import StateDir
@@ -63,11 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_pods(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
-    from penstock.cluster.logs import PodLogs
+    from penstock.cluster.pods import PodLogs
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
+    target, api = arguments.connected(args)
     logs = PodLogs(api=api, target=target, name=args.name or "", previous=args.previous)
     logs.show(args.lines)
     if args.follow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.outputs import print_json
 from penstock.text.commands import command
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
     graphs = list_graphs()
     if args.json:
-        json.dump([graph.as_dict() for graph in graphs], sys.stdout, indent=1)
-        print()
+        print_json([graph.as_dict() for graph in graphs])
         return 0
     if not graphs:
         if not args.quiet:

@@ -12,25 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, requested_calibrations
-from penstock.cli.graph_output import check_graph_output, own_command, print_prerequisites
+from penstock.cli import arguments, outputs, replaying
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_no_cache,
-    add_slo,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    load_argument,
-    requested_cache,
-    requested_slo,
-    requested_workload,
-    share,
-)
-from penstock.cli.report_output import add_report, replay_provenance, require_new_report
+from penstock.cli.values import add_count, duration_ms, integer_between, share
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
@@ -67,22 +52,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number of GPUs",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--min-replicas",
-        type=integer_between(1, 64),
+        "minimum number of workers in each pool (default: 1; 2 for redundancy)",
+        most=64,
         default=1,
-        metavar="N",
-        help="minimum number of workers in each pool (default: 1; 2 for redundancy)",
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--n-minus-one",
-        action="store_true",
-        help="count the SLO as met only if it is also met with one worker fewer in any pool "
+        "count the SLO as met only if it is also met with one worker fewer in any pool "
         "(default: the results with one worker fewer are only printed)",
     )
-    add_workload(parser)
-    add_slo(parser)
-    add_acceptance(
+    replaying.add_workload(parser)
+    replaying.add_slo(parser)
+    replaying.add_acceptance(
         parser,
         "also consider EAGLE-3 with these acceptance rates of up to 3 draft tokens, such as "
         "0.8,0.6,0.5, or with published rates of a kind of text, such as chat",
@@ -93,13 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="draft model for EAGLE-3, with --acceptance (default: "
         "nvidia/gpt-oss-120b-Eagle3-v3 for gpt-oss-120b; required for other models)",
     )
-    add_calibration(parser)
+    replaying.add_calibration(parser)
     _add_search(parser)
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
-    arguments.add_output(parser, default=None)
-    add_report(parser, "write an HTML report with the recommendation and charts of all replays")
-    arguments.add_force(parser, "it exists")
+    outputs.add_output(parser, default=None)
+    outputs.add_report(parser, "write an HTML report with the choice and charts of all replays")
+    outputs.add_force(parser, "it exists")
     add_progress(parser)
 
 
@@ -119,12 +104,12 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         help="what to optimize, with the SLO met: cost: the fewest GPUs; throughput: the highest "
         "request rate; interactivity: the most output tokens/s per user (default: cost)",
     )
-    parser.add_argument(
+    add_count(
+        parser,
         "--replays",
-        type=integer_between(MIN_REPLAYS, 100_000),
-        metavar="N",
-        help="maximum number of replays of the search (default: 20 to 80, fewer if a replay takes "
-        "long)",
+        "maximum number of replays of the search (default: 20 to 80, fewer if a replay takes long)",
+        least=MIN_REPLAYS,
+        most=100_000,
     )
     parser.add_argument(
         "--time-limit",
@@ -138,22 +123,23 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
+    from penstock.plan.report import report_of, report_without_plan
     from penstock.plan.trials import Deadline
-    from penstock.simulate.replay import Replays, require_environment
 
-    end_as_interrupted()
-    check_graph_output(args)
-    _check_report(args)
-    python = require_environment()
-    loaded = requested_workload(args)
+    replaying.end_as_interrupted()
+    outputs.check_graph_output(args)
+    outputs.require_report(args.report, force=args.force)
+    graph = Path(args.output) if args.output not in (None, "-") else None
+    outputs.require_different([("-o", graph), ("--report", args.report)])
+    requested = replaying.requested_replays(args)
+    loaded = replaying.requested_workload(args)
     with tempfile.TemporaryDirectory(prefix="penstock-plan-") as folder:
         request = _requested(args, loaded, Path(folder))
-        cache = requested_cache(args, python)
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
         limit_s = args.time_limit / 1000 if args.time_limit else None
         try:
-            with progress.running(), Replays(cache) as replays:
+            with progress.running(), requested as replays:
                 result = plan(
                     request,
                     loaded,
@@ -168,30 +154,20 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             _print_partial(args, request, measured, "interrupted")
             raise KeyboardInterrupt("nothing was written") from None
+    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
     if isinstance(result, NoPlan):
         if result.is_late:
             _print_partial(args, request, measured, "time limit reached")
-        error = no_plan_error(result, args.attain, partial(load_argument, args, loaded))
+        error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
         if args.report:
-            from penstock.plan.report import report_without_plan
-            from penstock.reports.html import write_report
-
-            report = report_without_plan(result, measured, args.attain, error)
-            write_report(args.report, report, _provenance(args, measured))
+            outputs.write_replay_report(
+                args, report_without_plan(result, measured, args.attain, error), [], seeds
+            )
         raise error
     _print_plan(args, result)
     if args.report:
-        from penstock.plan.report import report_of
-        from penstock.reports.html import write_report
-
-        report = report_of(result, args.attain, measured)
-        write_report(args.report, report, _provenance(args, measured))
+        outputs.write_replay_report(args, report_of(result, args.attain, measured), [], seeds)
     return 0
-
-
-def _provenance(args: argparse.Namespace, measured: Sequence[Trial]) -> list[tuple[str, str]]:
-    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
-    return replay_provenance(args, [], seeds)
 
 
 def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:
@@ -209,7 +185,7 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         scratch=scratch,
         gpu=args.gpu,
         gpus=args.gpus,
-        slo=requested_slo(args),
+        slo=replaying.requested_slo(args),
         objective=Objective(args.objective),
         attain=args.attain,
         gpu_hour_price=args.gpu_hour_price,
@@ -219,18 +195,8 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
         draft_model=args.draft_model,
         acceptance=args.acceptance,
     )
-    file = requested_calibrations(args)
+    file = replaying.requested_calibrations(args)
     return request.calibrated(file) if file else request
-
-
-def _check_report(args: argparse.Namespace) -> None:
-    """Refuse a report that cannot be written before the replays, not after them."""
-    from penstock.errors import Problem, UsageError
-
-    require_new_report(args.report, force=args.force)
-    if args.report and args.output and args.report.absolute() == Path(args.output).absolute():
-        message = f"{args.output} is also the file of -o"
-        raise UsageError(Problem(place="--report", message=message, fix="Name another file."))
 
 
 def _print_plan(args: argparse.Namespace, result: Plan) -> None:
@@ -241,10 +207,10 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     from penstock.reports.text import print_report
     from penstock.text.terminal import width_of
 
-    lines = header(result, args.attain, own_command())
+    lines = header(result, args.attain, outputs.own_command())
     text = graph_text(result.request, result.winner.candidate, lines)
     if args.output:
-        arguments.write_output(text, args.output)
+        outputs.write_output(text, args.output)
     if args.json:
         print(plan_document(result, args.attain, text).as_json())
     elif args.output != "-":
@@ -252,7 +218,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:
-            print_prerequisites(result.request, result.winner.candidate)
+            outputs.print_prerequisites(result.request, result.winner.candidate)
             print("\nnext steps:", *_next_steps(args, result), sep="\n")
         elif not args.quiet:
             print("hint: write the graph to a file with -o FILE")
@@ -262,11 +228,11 @@ def _print_partial(
     args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
 ) -> None:
     from penstock.plan.no_plan import partial_lines
-    from penstock.text.terminal import fitted, width_of
+    from penstock.text.terminal import print_fitted, width_of
 
     to = sys.stderr if args.json or args.output == "-" else sys.stdout
     for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
-        print(*fitted(line, to=to), sep="\n", file=to)
+        print_fitted(line, to=to)
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

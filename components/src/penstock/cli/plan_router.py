@@ -7,21 +7,11 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, with_calibration
-from penstock.cli.graph_output import check_graph_output, own_command
+from penstock.cli import arguments, outputs, replaying
+from penstock.cli.outputs import check_graph_output, own_command
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_latencies,
-    add_no_cache,
-    add_workload,
-    end_as_interrupted,
-    integer_between,
-    requested_cache,
-    requested_slo,
-    requested_workload,
-)
+from penstock.cli.values import add_count
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.manifests.source import Source
@@ -33,21 +23,22 @@ MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    add_workload(parser)
-    add_latencies(parser)
-    add_acceptance(parser)
-    add_calibration(parser)
-    parser.add_argument(
+    replaying.add_workload(parser)
+    replaying.add_latencies(parser)
+    replaying.add_acceptance(parser)
+    replaying.add_calibration(parser)
+    add_count(
+        parser,
         "--seeds",
-        type=integer_between(MIN_SEEDS, MAX_SEEDS),
+        f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
+        least=MIN_SEEDS,
+        most=MAX_SEEDS,
         default=SEEDS,
-        metavar="N",
-        help=f"replays of each setting to choose; twice as many confirm (default: {SEEDS})",
     )
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
-    arguments.add_output(parser, default=None)
-    arguments.add_force(parser, "it exists")
+    outputs.add_output(parser, default=None)
+    outputs.add_force(parser, "it exists")
     add_progress(parser)
     arguments.add_sets(parser)
     arguments.add_hints(parser)
@@ -55,25 +46,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.acceptance import Acceptance
-    from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable
     from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
+    hints = arguments.hints_of(args)
     check_graph_output(args)
-    workload = requested_workload(args)
+    workload = replaying.requested_workload(args)
     source = open_source(args.graph, args.sets)
     _check_editable(args, source)
-    python = require_environment()
-    acceptance = Acceptance(args.acceptance) if args.acceptance else None
-    deployment = replayable(source, arguments.hints_of(args), acceptance)
+    requested = replaying.requested_replays(args)
+    deployment = replayable(source, hints, replaying.requested_acceptance(args))
     require_tunable(deployment, source)
-    (deployment,) = with_calibration(args, [deployment])
-    deployment = replace(deployment, slo=requested_slo(args, deployment.slo))
-    cache = requested_cache(args, python)
+    (deployment,) = replaying.with_calibration(args, [deployment])
+    deployment = replace(deployment, slo=replaying.requested_slo(args, deployment.slo))
     progress = Progress(args, "starting replays")
-    with progress.running(), Replays(cache) as replays:
+    with progress.running(), requested as replays:
         try:
             workload = with_enough_conversations(workload, deployment, replays)
             tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)
@@ -84,8 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_editable(args: argparse.Namespace, source: Source) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.output is None:
         return
     message = ""
@@ -95,7 +81,7 @@ def _check_editable(args: argparse.Namespace, source: Source) -> None:
         message = "writes the file's own values, and --set overrides some"
         fix = "Write them into the graph, or remove -o."
     if message:
-        raise UsageError(Problem(place="-o", message=message, fix=fix))
+        raise UsageError(message, place="-o", fix=fix)
 
 
 def _print(args: argparse.Namespace, tuning: Tuning) -> int:
@@ -104,7 +90,7 @@ def _print(args: argparse.Namespace, tuning: Tuning) -> int:
 
     text = _graph_text(args, tuning) if tuning.is_changed else None
     if args.output and text is not None:
-        arguments.write_output(text, args.output)
+        outputs.write_output(text, args.output)
     if args.json:
         print(as_json(tuning, text))
     elif args.output != "-" or text is None:

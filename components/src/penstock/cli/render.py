@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
+from penstock.cli.command_line import add_switch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser, "graph YAML")
     arguments.add_sets(parser)
     arguments.add_namespace(parser)
-    arguments.add_generated_output(parser)
-    parser.add_argument(
+    outputs.add_generated_output(parser)
+    add_switch(
+        parser,
         "--images",
-        action="store_true",
-        help="print only the container images, one a line, for example to copy them to a registry",
+        "print only the container images, one a line, for example to copy them to a registry",
     )
 
 
@@ -28,5 +29,5 @@ def run(args: argparse.Namespace) -> int:
     if args.images:
         print(*images(rendered.objects), sep="\n")
         return 0
-    arguments.write_generated(args, rendered.text, "# Source: penstock/templates/")
+    outputs.write_generated(args, rendered.text, "# Source: penstock/templates/")
     return 0

@@ -6,6 +6,7 @@ import argparse
 
 from penstock.cli import arguments
 from penstock.cli.progress import print_line
+from penstock.cli.values import integer_between
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "revision",
         metavar="REVISION",
         nargs="?",
-        type=_revision,
+        type=integer_between(1, 10**9),
         help="a number from `penstock history` (default: the last one that was ready and differs "
         "from the current one)",
     )
@@ -22,24 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_wait(parser)
 
 
-def _revision(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a number of at least 1, got {text!r}")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
+    from penstock.cluster.change import rollback_revision, rollback_transition
     from penstock.cluster.generations import lines
     from penstock.cluster.release import require_release
-    from penstock.cluster.rights import Preflight, Verb
-    from penstock.cluster.upgrade import rollback_revision, rollback_transition
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    Preflight(api, target, Verb.ROLLBACK, print_line, clock=arguments.clock()).require(
-        revision=args.revision
-    )
+    target, api = arguments.connected(args)
+    arguments.preflight(target, api, "rollback").require(revision=args.revision)
     current = require_release(target).revision
     number = rollback_revision(target, args.revision)
     print(f"{target}: revision {current.number} ({current.status}) → {number}", flush=True)

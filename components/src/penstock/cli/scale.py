@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
+from penstock.errors import ClusterError, GraphError, InputError, PenstockError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="set the replicas of a pool, such as decode=4; repeatable",
     )
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="also scale the release, without applying other changes of the file",
+    add_switch(
+        parser, "--cluster", "also scale the release, without applying other changes of the file"
     )
     arguments.add_cluster(parser)
     arguments.add_yes(parser)
@@ -42,7 +42,6 @@ def _graph(text: str) -> Path:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import GraphError, Problem
     from penstock.graph.edit import edit_replicas, restore_text, set_replicas
     from penstock.graph.text_file import read_text_file
     from penstock.local.control import edited, require_not_overridden, require_same_sets
@@ -57,11 +56,9 @@ def run(args: argparse.Namespace) -> int:
     before = read_text_file(args.graph)
     if is_manifest(before):
         raise GraphError(
-            Problem(
-                file=str(args.graph),
-                message="is a DGD manifest; scale edits only graphs",
-                fix="Edit its replicas; a running `up` applies the change.",
-            )
+            "is a DGD manifest; scale edits only graphs",
+            file=str(args.graph),
+            fix="Edit its replicas; a running `up` applies the change.",
         )
     after = set_replicas(before, changes, str(args.graph))
 
@@ -86,7 +83,6 @@ def _warn(text: str, source: str) -> None:
     """Print a warning if the new numbers need more GPUs than there are, or leave a pool without
     replicas."""
     from penstock.checks.run import check_sources
-    from penstock.errors import PenstockError
     from penstock.manifests.source import sources_of
     from penstock.serving.understand import Hints
 
@@ -109,14 +105,10 @@ def _scale_release(
 ) -> int:
     """Edit the file if the change is possible and the user confirms, and undo it if the cluster
     refuses it."""
-    from penstock.cluster.api import Api
     from penstock.cluster.change import of_replicas
-    from penstock.cluster.rights import Preflight, Verb
-    from penstock.errors import ClusterError, InputError
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    Preflight(api, target, Verb.SCALE, print_line, clock=arguments.clock()).require()
+    target, api = arguments.connected(args)
+    arguments.preflight(target, api, "scale").require()
     change = of_replicas(target, api, changes)
     print_line("\n".join(change.lines()))
     change.require_possible()
@@ -136,23 +128,16 @@ def _scale_release(
 
 
 def _changes(texts: list[str]) -> dict[str, int]:
-    from penstock.errors import GraphError, Problem
-
     changes: dict[str, int] = {}
     for pool, count in map(_change, texts):
         if changes.setdefault(pool, count) != count:
             raise GraphError(
-                Problem(
-                    place=pool,
-                    message=f"given twice: {changes[pool]} and {count}",
-                    fix="Give one number.",
-                )
+                f"given twice: {changes[pool]} and {count}", place=pool, fix="Give one number."
             )
     return changes
 
 
 def _change(text: str) -> tuple[str, int]:
-    from penstock.errors import GraphError, Problem
     from penstock.strict_yaml.kind import MOST_REPLICAS
 
     pool, equals, number = text.partition("=")
@@ -162,6 +147,4 @@ def _change(text: str) -> tuple[str, int]:
     if pool and equals:
         message = f"must be an integer from 0 to {MOST_REPLICAS:,}, got {number or 'nothing'}"
     fix = f"Give the number of replicas, such as `{pool or 'decode'}=2`."
-    raise GraphError(
-        Problem(place=f"{pool}.replicas" if pool and equals else "", message=message, fix=fix)
-    )
+    raise GraphError(message, place=f"{pool}.replicas" if pool and equals else "", fix=fix)

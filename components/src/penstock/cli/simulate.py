@@ -7,23 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments
-from penstock.cli.calibration_arguments import add_calibration, with_calibration
+from penstock.cli import arguments, replaying
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import add_report, require_report, write_replay_report
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    add_no_cache,
-    add_slo,
-    add_workload,
-    duration_ms,
-    end_as_interrupted,
-    integer_between,
-    requested_cache,
-    requested_slo,
-    requested_workload,
-    require_arrival_rate,
-)
-from penstock.cli.report_output import add_report, replay_provenance, require_report
+from penstock.cli.values import add_count, duration_ms
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.simulate.model import Replayable
@@ -34,25 +23,23 @@ STARTUP_S = 120.0  # of a worker with a model of some 60 GiB: assumed, and repor
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graphs", metavar="GRAPH", type=Path, nargs="+", help="graphs to compare")
-    add_workload(parser)
-    parser.add_argument(
-        "--until-slo-breaks",
-        action="store_true",
-        help="find the highest scale at which each graph meets the SLO",
+    replaying.add_workload(parser)
+    add_switch(
+        parser, "--until-slo-breaks", "find the highest scale at which each graph meets the SLO"
     )
-    add_slo(parser)
-    add_acceptance(parser)
-    add_calibration(parser)
-    parser.add_argument(
+    replaying.add_slo(parser)
+    replaying.add_acceptance(parser)
+    replaying.add_calibration(parser)
+    add_count(
+        parser,
         "--seeds",
-        type=integer_between(1, 100),
-        metavar="N",
-        help="number of replays per graph (default: 3; 1 for a trace without the KV router)",
+        "number of replays per graph (default: 3; 1 for a trace without the KV router)",
+        most=100,
     )
-    parser.add_argument(
+    add_switch(
+        parser,
         "--planner",
-        action="store_true",
-        help="run Dynamo's planner in the replay, and compare it with fixed pools of its average "
+        "run Dynamo's planner in the replay, and compare it with fixed pools of its average "
         "and its peak size",
     )
     parser.add_argument(
@@ -62,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"with --planner: time until an added worker is ready (default: {STARTUP_S:g}s)",
     )
     add_report(parser, "write an HTML report with charts")
-    add_no_cache(parser)
+    replaying.add_no_cache(parser)
     arguments.add_json(parser)
     arguments.add_wide(parser)
     add_progress(parser)
@@ -72,22 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
-    from penstock.simulate.acceptance import Acceptance
     from penstock.simulate.planner import with_planner
-    from penstock.simulate.replay import Replays, require_environment
     from penstock.simulate.replayable import replayable, require_replayed_mode
     from penstock.simulate.study import Study
 
-    end_as_interrupted()
+    replaying.end_as_interrupted()
     require_report(args.report)
-    workload = requested_workload(args)
-    python = require_environment()
-    acceptance = Acceptance(args.acceptance) if args.acceptance else None
+    workload = replaying.requested_workload(args)
+    replays = replaying.requested_replays(args)
+    acceptance = replaying.requested_acceptance(args)
     hints = arguments.hints_of(args)
     _check_planner_flags(args)
     sources = [open_source(path, args.sets) for path in args.graphs]
     deployments = [_with_flags(args, replayable(source, hints, acceptance)) for source in sources]
-    deployments = with_calibration(args, deployments)
+    deployments = replaying.with_calibration(args, deployments)
     startup_s = args.startup / 1000 if args.startup else STARTUP_S
     planned = [
         with_planner(deployment, source, hints, startup_s)
@@ -98,10 +83,9 @@ def run(args: argparse.Namespace) -> int:
         require_replayed_mode(deployment, source)
     if args.until_slo_breaks:
         _require_slo("--until-slo-breaks", deployments)
-        require_arrival_rate(workload, "--until-slo-breaks")
+        replaying.require_arrival_rate(workload, "--until-slo-breaks")
     _require_slo("--planner", planned)
-    cache = requested_cache(args, python)
-    with Replays(cache) as replays:
+    with replays:
         study = Study(
             workload=workload,
             replays=replays,
@@ -113,38 +97,29 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_planner_flags(args: argparse.Namespace) -> None:
-    from penstock.errors import Problem, UsageError
-
     if args.planner and args.until_slo_breaks:
         message = "cannot be combined with --until-slo-breaks, which needs pools of a fixed size"
-        raise UsageError(Problem(place="--planner", message=message, fix="Remove one of them."))
+        raise UsageError(message, place="--planner", fix="Remove one of them.")
     if args.startup and not args.planner:
-        message = "has no effect without --planner"
-        raise UsageError(Problem(place="--startup", message=message, fix="Add --planner."))
+        raise UsageError("has no effect without --planner", place="--startup", fix="Add --planner.")
 
 
 def _require_slo(flag: str, deployments: list[Replayable]) -> None:
-    from penstock.errors import Problem, UsageError
-
     if not all(deployment.slo for deployment in deployments):
         fix = "Add --ttft or --itl, or set `slo` in the graph."
-        raise UsageError(Problem(place=flag, message="needs an SLO", fix=fix))
+        raise UsageError("needs an SLO", place=flag, fix=fix)
 
 
 def _with_flags(args: argparse.Namespace, deployment: Replayable) -> Replayable:
     """With the SLO and the price of the command line instead of the graph's."""
-    slo = requested_slo(args, deployment.slo)
+    slo = replaying.requested_slo(args, deployment.slo)
     price = args.gpu_hour_price or deployment.gpu_hour_price
     return replace(deployment, slo=slo, gpu_hour_price=price)
 
 
 def _print(
-    args: argparse.Namespace,
-    study: Study,
-    deployments: list[Replayable],
-    planned: list[Replayable],
+    args: argparse.Namespace, study: Study, deployments: list[Replayable], planned: list[Replayable]
 ) -> int:
-    from penstock.reports.html import write_report
     from penstock.reports.text import NARROW, print_report
     from penstock.simulate.documents import as_json
     from penstock.simulate.planner import compare_with_planner
@@ -178,7 +153,6 @@ def _print(
     )
     if not args.json:
         print_report(report, width=None if args.wide else NARROW)
-    if args.report:
-        seeds = max(len(row.metrics) for row in rows)
-        write_report(args.report, report, replay_provenance(args, args.graphs, seeds))
+    seeds = max(len(row.metrics) for row in rows)
+    write_replay_report(args, report, args.graphs, seeds)
     return 0

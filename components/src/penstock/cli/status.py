@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 from penstock.errors import RolloutError, UsageError
 
 INTERVAL_S = 1.0  # between the two samples for the request rate
@@ -16,12 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
     arguments.add_running_sets(parser)
     arguments.add_json(parser)
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="show the release on a cluster instead of local processes",
-    )
-    parser.add_argument("--watch", action="store_true", help="refresh every 2 s until q or Ctrl-C")
+    add_switch(parser, "--cluster", "show the release on a cluster instead of local processes")
+    add_switch(parser, "--watch", "refresh every 2 s until q or Ctrl-C")
     arguments.add_wide(parser)
     arguments.add_cluster(parser)
 
@@ -42,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     graph = status_with_load(args.graph, sampler, args.sets, INTERVAL_S)
     if args.json:
-        json.dump(graph.as_dict(), sys.stdout, indent=1)
-        print()
+        print_json(graph.as_dict())
     else:
         print_status(graph, wide=args.wide)
     return 0
@@ -51,13 +46,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _release_status(args: argparse.Namespace) -> int:
     """Exit code 16 if the release is not ready."""
-    from penstock.cluster.api import Api
     from penstock.cluster.status import StatusReader, as_dict, as_text, watch
 
-    target = arguments.target_of(args)
-    reader = StatusReader(Api.connect(target), target)
+    target, api = arguments.connected(args)
+    reader = StatusReader(api, target)
     if args.watch:
         return watch(reader)
     status = reader.read()
-    print(json.dumps(as_dict(status), indent=1) if args.json else as_text(status))
+    if args.json:
+        print_json(as_dict(status))
+    else:
+        print(as_text(status))
     return 0 if status.progress.is_done else RolloutError.exit_code

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
 from penstock.cli.progress import FIRST_S
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.environments.install import Environment
@@ -31,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="environments to install or remove; `penstock tools env` prints the names",
     )
     arguments.add_json(parser)
-    parser.add_argument(
-        "--wide", action="store_true", help="list: print each description on one line"
-    )
+    add_switch(parser, "--wide", "list: print each description on one line")
 
 
 def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
@@ -50,31 +50,33 @@ def _table(environments: Sequence[Environment], *, wide: bool) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.environments.install import find_environment, install, list_environments, remove
-    from penstock.errors import Problem, UsageError
+    from penstock.environments.install import (
+        find_environment,
+        find_removable,
+        install,
+        list_environments,
+        remove,
+    )
     from penstock.text.terminal import duration_text
 
     if args.json and args.action != "list":
         fix = "Remove --json, or run `penstock tools env list --json`."
-        raise UsageError(Problem(message=f"{args.action} has no --json", fix=fix))
+        raise UsageError(f"{args.action} has no --json", fix=fix)
     if args.action == "list" and args.names:
-        message, fix = (
-            f"unexpected argument {args.names[0]!r}",
-            "Run `penstock tools env` without it.",
+        raise UsageError(
+            f"unexpected argument {args.names[0]!r}", fix="Run `penstock tools env` without it."
         )
-        raise UsageError(Problem(message=message, fix=fix))
     if args.action == "list" and args.json:
-        print(json.dumps([environment.as_dict() for environment in list_environments()], indent=1))
-        return 0
-    if args.action == "list":
+        print_json([environment.as_dict() for environment in list_environments()])
+    elif args.action == "list":
         print(*_table(list_environments(), wide=args.wide), sep="\n")
-        return 0
-    for environment in [find_environment(name) for name in args.names or (None,)]:
-        if args.action == "remove":
+    elif args.action == "remove":
+        for environment in [find_removable(name) for name in args.names or (None,)]:
             print(remove(environment))
-            continue
-        started = time.monotonic()
-        done = install(environment, quiet=args.quiet)
-        took_s = time.monotonic() - started
-        print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
+    else:
+        for environment in [find_environment(name) for name in args.names or (None,)]:
+            started = time.monotonic()
+            done = install(environment, quiet=args.quiet)
+            took_s = time.monotonic() - started
+            print(f"{done} ({duration_text(took_s)})" if took_s > FIRST_S else done)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from penstock.cli import arguments
+from penstock.cli import outputs
 
 WITH_SCHEMA = ("bench", "capture", "drill", "plan", "simulate", "verify")
 
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the schema of what COMMAND prints with --json (bench, capture, drill, plan, "
         "simulate or verify; default: the schema of the graph YAML)",
     )
-    arguments.add_generated_output(parser)
+    outputs.add_generated_output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,5 +26,5 @@ def run(args: argparse.Namespace) -> int:
     from penstock.output_schemas import output_schema
 
     schema = output_schema(args.command) if args.command else graph_schema()
-    arguments.write_generated(args, json.dumps(schema, indent=2), str(schema["title"]))
+    outputs.write_generated(args, json.dumps(schema, indent=2), str(schema["title"]))
     return 0

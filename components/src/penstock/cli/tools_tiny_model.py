@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.replaying import add_seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,13 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="architecture; gpt-oss has sliding and full attention, sinks, experts "
         "(default: gpt-oss)",
     )
-    parser.add_argument(
-        "--seed", type=_seed, default=0, help="seed of the random weights (default: 0)"
-    )
-
-
-def _seed(text: str) -> int:
-    return integer_between(0, 2**32 - 1)(text)
+    add_seed(parser, "the random weights")
 
 
 def run(args: argparse.Namespace) -> int:

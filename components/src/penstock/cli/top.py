@@ -11,40 +11,31 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.command_line import add_switch
+from penstock.cli.values import integer_between
+from penstock.errors import UsageError
 from penstock.text.terminal import obeys_codes
 
 if TYPE_CHECKING:
     from penstock.live.model import SnapshotSource
     from penstock.live.page.serve import PageOptions
 
-OF_WEB = {
-    "url": "--url",
-    "port": "--port",
-    "allow_edit": "--allow-edit",
-    "no_install": "--no-install",
-}
-OF_TERMINAL = {"once": "--once", "json": "--json"}
+OF_WEB = ("url", "port", "allow_edit", "no_install")
+OF_TERMINAL = ("once", "json")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
-    parser.add_argument(
-        "--web", action="store_true", help="serve the view on loopback, for a browser"
-    )
-    parser.add_argument(
+    add_switch(parser, "--web", "serve the view on loopback, for a browser")
+    add_switch(
+        parser,
         "--once",
-        action="store_true",
-        help="print one snapshot and exit (the default if stdin or stdout is not a terminal, and "
+        "print one snapshot and exit (the default if stdin or stdout is not a terminal, and "
         "with TERM=dumb)",
     )
     arguments.add_json(parser)
     arguments.add_running_sets(parser)
-    parser.add_argument(
-        "--cluster",
-        action="store_true",
-        help="show the release on a cluster instead of local processes",
-    )
+    add_switch(parser, "--cluster", "show the release on a cluster instead of local processes")
     arguments.add_cluster(parser)
     _add_web(parser.add_argument_group("with --web"))
 
@@ -62,10 +53,10 @@ def _add_web(group: argparse._ArgumentGroup) -> None:
         metavar="PORT",
         help="port of the page (default: any free port)",
     )
-    group.add_argument(
+    add_switch(
+        group,
         "--allow-edit",
-        action="store_true",
-        help="let the page change the replicas in the graph file, as `penstock scale` does",
+        "let the page change the replicas in the graph file, as `penstock scale` does",
     )
     arguments.add_no_install(group, "page (82 MB)")
 
@@ -87,23 +78,20 @@ def run(args: argparse.Namespace) -> int:
 
 def _require_fitting(args: argparse.Namespace) -> None:
     """UsageError or InputError for options that do not fit together."""
-    from penstock.errors import Problem, UsageError
     from penstock.verify.urls import require_urls
 
-    for name, flag in (OF_TERMINAL if args.web else OF_WEB).items():
-        value = getattr(args, name)
-        if value is not None and value is not False:  # --port 0 is given
-            raise UsageError(
-                f"{flag} cannot be combined with --web" if args.web else f"{flag} needs --web"
-            )
+    if not args.web:
+        arguments.require_with(args, "--web", OF_WEB)
+    elif excluded := arguments.given(args, OF_TERMINAL):
+        raise UsageError(f"{next(iter(excluded))} cannot be combined with --web")
+    if not args.cluster:
+        arguments.require_with(args, "--cluster", ["url", *arguments.CLUSTER])
     if args.url is not None:
-        if not args.cluster:
-            raise UsageError("--url needs --cluster")
         require_urls([args.url])
     if args.cluster and args.allow_edit:
         message = "the page cannot change a release"
         fix = "Omit --allow-edit, and use `penstock scale GRAPH POOL=N --cluster`."
-        raise UsageError(Problem(place="--allow-edit", message=message, fix=fix))
+        raise UsageError(message, place="--allow-edit", fix=fix)
 
 
 def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSource:
@@ -112,13 +100,9 @@ def source_of(args: argparse.Namespace, url: str | None = None) -> SnapshotSourc
         from penstock.live.cluster.source import ClusterGraph
 
         arguments.refuse_sets(args)
-        return ClusterGraph.connect(arguments.target_of(args), url)
-    from penstock.errors import UsageError
+        return ClusterGraph(arguments.target_of(args), url)
     from penstock.live.source import LiveGraph
 
-    for name in ("namespace", "release", "kubeconfig", "context"):
-        if getattr(args, name) is not None:
-            raise UsageError(f"--{name} needs --cluster")
     return LiveGraph(args.graph, args.sets)
 
 
@@ -135,7 +119,7 @@ async def _screen(graph: SnapshotSource) -> int:
 
 def _serve_page(args: argparse.Namespace, graph: SnapshotSource) -> None:
     from penstock.live.page import serve
-    from penstock.live.page.request_path import RecordedRequests
+    from penstock.live.page.view import RecordedRequests
     from penstock.local.state import StateDir
 
     arguments.require_tool(args, serve)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.replay_arguments import integer_between
+from penstock.cli.command_line import add_switch
+from penstock.cli.outputs import print_json
+from penstock.cli.values import integer_between
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,11 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of requests to list (default: 20)",
     )
-    parser.add_argument(
-        "--slowest",
-        action="store_true",
-        help="list the slowest requests first, not the newest",
-    )
+    add_switch(parser, "--slowest", "list the slowest requests first, not the newest")
     arguments.add_json(parser)
 
 
@@ -63,14 +60,14 @@ def run(args: argparse.Namespace) -> int:
     except UnknownRequestError:
         raise unknown_request(state, args.id, loaded.requests) from None
     if args.json:
-        print(json.dumps(explanation_document(explanation), indent=1))
+        print_json(explanation_document(explanation))
     else:
         print("\n".join(explanation_lines(explanation)))
     return 0
 
 
 def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
-    from penstock.text.terminal import add_plain_row, columns, console, fitted
+    from penstock.text.terminal import add_plain_row, columns, console, print_fitted
     from penstock.tracing.report import (
         LIST_HEADINGS,
         LIST_NUMBERS,
@@ -82,7 +79,7 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
 
     rows = listed(requests, args.lines, slowest=args.slowest)
     if args.json:
-        print(json.dumps([request_document(request) for request in rows], indent=1))
+        print_json([request_document(request) for request in rows])
         return 0
     if not rows:
         print("no request is recorded yet", file=sys.stderr)
@@ -91,6 +88,6 @@ def _list(args: argparse.Namespace, requests: Sequence[TracedRequest]) -> int:
     for row in list_rows(rows):
         add_plain_row(table, row)  # a client's ID may contain `[/b]`
     for line in on_mockers(rows):
-        print("\n".join(fitted(line)))
+        print_fitted(line)
     console().print(table)
     return 0

@@ -5,29 +5,28 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_release(parser)
-    parser.add_argument(
+    add_switch(
+        parser,
         "--delete-cache",
-        action="store_true",
-        help="also delete the release's PersistentVolumeClaims: model weights and etcd data",
+        "also delete the release's PersistentVolumeClaims: model weights and etcd data",
     )
     arguments.add_yes(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.cluster.api import Api
     from penstock.cluster.release import read_release, require_release
-    from penstock.cluster.rights import Preflight, Verb, claim_needs
+    from penstock.cluster.rights import claim_needs
     from penstock.cluster.rollout import defer_signals
     from penstock.cluster.uninstall import list_leftovers, require_remains, uninstall
 
-    target = arguments.target_of(args)
-    api = Api.connect(target)
-    preflight = Preflight(api, target, Verb.UNINSTALL, print_line, clock=arguments.clock())
+    target, api = arguments.connected(args)
+    preflight = arguments.preflight(target, api, "uninstall")
     preflight.require((), extra=claim_needs() if args.delete_cache else ())
     release = read_release(target)
     leftovers = list_leftovers(api, target)

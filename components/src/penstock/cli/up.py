@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.gateway_arguments import add_tls, certificate_of
+from penstock.cli.command_line import add_switch
+from penstock.cli.gateway import add_tls, certificate_of
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.replay_arguments import (
-    add_acceptance,
-    integer_between,
-    positive_number,
-    simulation_speed,
-)
+from penstock.cli.replaying import requested_acceptance
+from penstock.cli.values import integer_between, positive_number
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.local.gateway import GatewayOptions
@@ -24,44 +22,28 @@ if TYPE_CHECKING:
     from penstock.twin.twin import Twin
 
 
+PORT = integer_between(0, 65535)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_graph(parser)
     arguments.add_sets(parser)
-    parser.add_argument(
-        "--engine",
-        choices=["mocker"],
-        help="replace every engine with the mocker, even if this machine has a GPU",
+    arguments.add_mockers(
+        parser,
+        engine="replace every engine with the mocker, even if this machine has a GPU",
+        timing="run mockers with predicted step times of the graph's GPUs (needs the environment "
+        "sim)",
+        speed="simulation speed with --timing; 0.5 runs at half real time (default: 1)",
     )
-    parser.add_argument(
-        "--timing",
-        choices=["model"],
-        help="run mockers with predicted step times of the graph's GPUs "
-        "(needs the environment sim)",
-    )
-    parser.add_argument(
-        "--speed",
-        type=simulation_speed,
-        metavar="X",
-        help="simulation speed with --timing; 0.5 runs at half real time (default: 1)",
-    )
-    add_acceptance(parser)
     arguments.add_hints(parser)
-    parser.add_argument(
-        "--skip-check",
-        action="store_true",
-        help="start even if `penstock check` finds errors",
-    )
+    add_switch(parser, "--skip-check", "start even if `penstock check` finds errors")
     arguments.add_no_install(
         parser,
         "dynamo-1.6 (142 MB, not in a checkout), llamacpp (129 MB, for llama.cpp) "
         "and page (82 MB, for --page)",
     )
     _add_address(parser)
-    parser.add_argument(
-        "--detach",
-        action="store_true",
-        help="return when the graph is ready and keep it running",
-    )
+    add_switch(parser, "--detach", "return when the graph is ready and keep it running")
     parser.add_argument(
         "--start-timeout-s",
         type=positive_number,
@@ -70,16 +52,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time limit in seconds for the first completion (default: 300)",
     )
     _add_page(parser)
-    _add_trace(parser)
+    add_switch(
+        parser, "--trace", "record traces for `penstock trace`, even if the graph has no `tracing`"
+    )
     _add_gateway(parser)
     add_progress(parser)
 
 
 def _add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--port",
-        type=_port,
-        help="port of the endpoint (default: the graph's; 0: any free port)",
+        "--port", type=PORT, help="port of the endpoint (default: the graph's; 0: any free port)"
     )
     parser.add_argument(
         "--host",
@@ -98,25 +80,14 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_trace(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--trace",
-        action="store_true",
-        help="record traces for `penstock trace`, even if the graph has no `tracing`",
-    )
-
-
 def _add_page(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    add_switch(
+        parser,
         "--page",
-        action="store_true",
-        help="also serve the page of `penstock top --web` on loopback (needs the environment page)",
+        "also serve the page of `penstock top --web` on loopback (needs the environment page)",
     )
     parser.add_argument(
-        "--page-port",
-        type=_port,
-        metavar="N",
-        help="port of the page (default: any free port)",
+        "--page-port", type=PORT, metavar="N", help="port of the page (default: any free port)"
     )
 
 
@@ -130,10 +101,6 @@ def _add_gateway(parser: argparse.ArgumentParser) -> None:
         "(limits: the graph's `gateway`; needs the environment envoy)",
     )
     add_tls(gateway)
-
-
-def _port(text: str) -> int:
-    return integer_between(0, 65535)(text)
 
 
 def _address(text: str) -> str:
@@ -153,10 +120,11 @@ def _host_name(text: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    _check_timing_options(args)
+    arguments.require_timing(args, "speed", "acceptance", "gpu", "model")
     _check_page_options(args)
     _install_missing(args)
-    _check_gateway_options(args)
+    if not args.gateway:
+        arguments.require_with(args, "a gateway", ["tls_cert", "tls_key"], "Add --gateway FILE.")
     if args.detach:
         from penstock.local.detach import detach
 
@@ -173,22 +141,10 @@ def _install_missing(args: argparse.Namespace) -> None:
         install_missing(args.graph, args.sets, with_engine=with_engine, quiet=args.quiet)
 
 
-def _check_timing_options(args: argparse.Namespace) -> None:
-    """UsageError for options that need `--timing`."""
-    from penstock.errors import UsageError
-
-    excluded = [name for name in ("speed", "acceptance", "gpu", "model") if getattr(args, name)]
-    if excluded and not args.timing:
-        raise UsageError(f"--{excluded[0]} needs predicted timing: add --timing model")
-
-
 def _check_page_options(args: argparse.Namespace) -> None:
     """UsageError, MissingToolError or PortInUseError for what the page cannot have."""
-    from penstock.errors import UsageError
-
-    if args.page_port is not None and not args.page:
-        raise UsageError("--page-port needs a page: add --page")
     if not args.page:
+        arguments.require_with(args, "a page", ["page_port"], "Add --page.")
         return
     for option in ("detach", "timing"):
         if getattr(args, option):
@@ -197,14 +153,6 @@ def _check_page_options(args: argparse.Namespace) -> None:
 
     serve.require_free_port(args.page_port or 0, "--page-port")
     arguments.require_tool(args, serve)
-
-
-def _check_gateway_options(args: argparse.Namespace) -> None:
-    """UsageError for TLS without a gateway."""
-    from penstock.errors import UsageError
-
-    if (args.tls_cert or args.tls_key) and not args.gateway:
-        raise UsageError("--tls-cert needs a gateway: add --gateway FILE")
 
 
 def _gateway_options(args: argparse.Namespace) -> GatewayOptions | None:
@@ -263,8 +211,7 @@ def _page(args: argparse.Namespace) -> WhenReady | None:
 def _twin(args: argparse.Namespace) -> Twin | None:
     if not args.timing:
         return None
-    from penstock.simulate.acceptance import Acceptance
     from penstock.twin.twin import Twin
 
-    acceptance = Acceptance(args.acceptance, prices_draft=False) if args.acceptance else None
+    acceptance = requested_acceptance(args, prices_draft=False)
     return Twin(args.speed or 1.0, arguments.hints_of(args), acceptance)

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from penstock.cli import arguments
+from penstock.cli.command_line import add_switch
+from penstock.errors import GraphError, UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,15 +15,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to", metavar="VERSION", required=True, help="version of Dynamo to upgrade to"
     )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="print the plan and do not write the file",
-    )
-    parser.add_argument(
+    add_switch(parser, "--plan", "print the plan and do not write the file")
+    add_switch(
+        parser,
         "--cluster",
-        action="store_true",
-        help="first check that the cluster has all Dynamo CRDs, with the fields that the graph "
+        "first check that the cluster has all Dynamo CRDs, with the fields that the graph "
         "needs (read-only)",
     )
     parser.add_argument(
@@ -35,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import GraphError, Problem, UsageError
     from penstock.graph.edit import write_text
     from penstock.graph.text_file import read_text_file
     from penstock.manifests.source import is_manifest
@@ -46,11 +43,9 @@ def run(args: argparse.Namespace) -> int:
     text = read_text_file(args.graph)
     if is_manifest(text):
         raise GraphError(
-            Problem(
-                file=str(args.graph),
-                message="is a DGD manifest; upgrade edits only graphs",
-                fix="Change its images and flags yourself, and run `penstock check`.",
-            )
+            "is a DGD manifest; upgrade edits only graphs",
+            file=str(args.graph),
+            fix="Change its images and flags yourself, and run `penstock check`.",
         )
     upgrade = plan_upgrade(text, args.graph, args.to)
     if (args.crds or args.cluster) and not upgrade.needs_operator:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from penstock.cli import arguments
+from penstock.cli import arguments, outputs
+from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import Progress, add_progress
-from penstock.cli.report_output import add_report, require_report
+from penstock.errors import InputError, NotVerifiedError, Problem
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
     from penstock.graph.model import Graph
-    from penstock.verify.run_probes import ProbeRun
+    from penstock.verify.probes import ProbeRun
     from penstock.verify.target import ProbeTarget
 
 
@@ -65,11 +66,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.errors import NotVerifiedError
     from penstock.verify.documents import verify_document
     from penstock.verify.preflight import require_endpoint
-    from penstock.verify.report import print_results
-    from penstock.verify.run_probes import run_probes
+    from penstock.verify.probes import run_probes
+    from penstock.verify.report import print_results, report_of
 
     require_report(args.report)
     target = _target(args)
@@ -86,25 +86,12 @@ def run(args: argparse.Namespace) -> int:
         target.close()
     if args.json:
         print(verify_document(probes, is_mocked=target.is_mocked).as_json(indent=1))
-    if args.report is not None:
-        _write_report(args, probes, is_mocked=target.is_mocked)
+    report = report_of(args.target, probes, is_mocked=target.is_mocked)
+    outputs.write_report(args, report, [args.target, args.graph])
     failed = [probe.name for probe in probes if not probe.ok]
     if failed:
         raise NotVerifiedError(f"not verified: {', '.join(failed)}")
     return 0
-
-
-def _write_report(args: argparse.Namespace, probes: Sequence[ProbeRun], *, is_mocked: bool) -> None:
-    from penstock.cli.graph_output import own_command
-    from penstock.reports.html import write_report
-    from penstock.reports.provenance import provenance
-    from penstock.verify.report import report_of
-    from penstock.verify.urls import is_url
-
-    named = [] if is_url(args.target) else [Path(args.target)]
-    files = [*named, *([args.graph] if args.graph else [])]
-    report = report_of(args.target, probes, is_mocked=is_mocked)
-    write_report(args.report, report, provenance(own_command(), files=files))
 
 
 def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRun]:
@@ -142,7 +129,6 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
 
 def _model_folder(graph: Graph) -> Path | None:
     """The model's files, if they are on this machine."""
-    from penstock.errors import InputError
     from penstock.local.llamacpp_engine import find_gguf
     from penstock.local.machine import model_folder
 
@@ -156,8 +142,6 @@ def _model_folder(graph: Graph) -> Path | None:
 
 
 def _require_readable(args: argparse.Namespace) -> None:
-    from penstock.errors import InputError, Problem
-
     missing = [path for path in args.log if not path.is_file()]
     if args.model_dir is not None and not (args.model_dir / "config.json").is_file():
         missing.append(args.model_dir / "config.json")
@@ -167,7 +151,7 @@ def _require_readable(args: argparse.Namespace) -> None:
             *(Problem(file=str(path), message="no such file", fix=fix) for path in missing)
         )
     if args.sets and args.graph is None and "://" in args.target:
-        raise InputError(Problem(message="--set needs --graph", fix="Add --graph GRAPH."))
+        raise InputError("--set needs --graph", fix="Add --graph GRAPH.")
 
 
 def _running_here(

@@ -7,7 +7,8 @@ a ClusterError.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,11 +17,11 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors, ownership
-from penstock.cluster.api_errors import ForbiddenError, UnavailableError, resource_of
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError, cluster_error, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.ownership import HELM, added_paths
 from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object, named
-from penstock.errors import ClusterError, Problem
+from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
 
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class Api:
             raise ClusterError(api_errors.first_request(error, host)) from None
         if not isinstance(version, dict) or "gitVersion" not in version:
             message = "is not the API server of a cluster: /version has no version of Kubernetes"
-            raise ClusterError(Problem(place=host, message=message, fix=api_errors.ADDRESS))
+            raise cluster_error(host, message, api_errors.ADDRESS)
         return api
 
     def served(self, path: str) -> Object | None:
@@ -113,13 +114,21 @@ class Api:
 
     def _found(self, path: str, about: Object, resource: str = "") -> Object | None:
         """The object at the path; None if there is none."""
-        try:
+        with self._errors_of("get", about, resource, ignored=(404,)):
             live: Object = self._call("GET", path)
+            return live
+        return None
+
+    @contextmanager
+    def _errors_of(
+        self, verb: str, about: Object, resource: str = "", ignored: Sequence[int] = ()
+    ) -> Iterator[None]:
+        """Raises ClusterError for an error response in the block unless its status is ignored."""
+        try:
+            yield
         except ApiException as error:
-            if error.status == 404:
-                return None
-            raise self._cluster_error(error, "get", about, resource) from None
-        return live
+            if error.status not in ignored:
+                raise self._cluster_error(error, verb, about, resource) from None
 
     def dry_run(self, manifest: Object, live: Object | None = None) -> DryRun:
         """What the API server would make of applying the manifest, or why it would reject it.
@@ -127,11 +136,7 @@ class Api:
         ``live``: the object, if it exists. What `kubectl` added to it is left out, as
         `take_over` does before a write. Raises ForbiddenError if the user may not apply it.
         """
-        query = {
-            "dryRun": "All",
-            "fieldManager": self.manager,
-            "fieldValidation": "Strict",
-        }
+        query = {"dryRun": "All", "fieldManager": self.manager, "fieldValidation": "Strict"}
         path = self._path(manifest)
         try:
             applied = self._call("PATCH", path, {**query, "force": "true"}, manifest)
@@ -158,10 +163,9 @@ class Api:
 
         Raises ForbiddenError if the user may not create pods.
         """
-        path = f"/api/v1/namespaces/{self.namespace}/pods"
         query = {"dryRun": "All", "fieldManager": self.manager}
         try:
-            self._call("POST", path, query, pod, "application/json")
+            self._call("POST", self._collection("v1", "Pod"), query, pod, "application/json")
         except ApiException as error:
             if error.status == 404:  # the namespace is missing: reported for each object
                 return []
@@ -176,38 +180,30 @@ class Api:
         """The namespace's objects of a kind that match the selectors; none if the cluster does not
         have the kind."""
         selectors = {"labelSelector": labels, "fieldSelector": fields}
-        query = {name: value for name, value in selectors.items() if value}
-        try:
+        query = {name: selector for name, selector in selectors.items() if selector}
+        page: Any = {}
+        ignored = () if version == "v1" else (404,)
+        with self._errors_of("list", named(kind, "*"), ignored=ignored):
             page = self._call("GET", self._collection(version, kind), query)
-        except ApiException as error:
-            if error.status == 404 and version != "v1":
-                return []
-            raise self._cluster_error(error, "list", named(kind, "*")) from None
         items = page.get("items") or [] if isinstance(page, dict) else None
         if not isinstance(items, list):
             message = f"is not the API server of a cluster: it returned no list of {PLURALS[kind]}"
-            host = self._client.configuration.host
-            raise ClusterError(Problem(place=host, message=message, fix=api_errors.ADDRESS))
+            raise cluster_error(self._client.configuration.host, message, api_errors.ADDRESS)
         # Items of a list come without apiVersion and kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
     def apply(self, manifest: Object, manager: str) -> None:
         """Server-side apply as ``manager``, taking over fields that other managers own."""
         query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true"}
-        try:
+        with self._errors_of("patch", manifest):
             self._call("PATCH", self._path(manifest), query, manifest)
-        except ApiException as error:
-            raise self._cluster_error(error, "patch", manifest) from None
 
     def annotate(self, manifest: Object, annotations: Mapping[str, str]) -> None:
         """Set the annotations of the object, if it exists."""
         patch = {"metadata": {"annotations": dict(annotations)}}
         query = {"fieldManager": self.manager}
-        try:
+        with self._errors_of("patch", manifest, ignored=(404,)):
             self._call("PATCH", self._path(manifest), query, patch, MERGE_PATCH)
-        except ApiException as error:
-            if error.status != 404:
-                raise self._cluster_error(error, "patch", manifest) from None
 
     def take_over(self, manifest: Object) -> None:
         """Make `manager` the only owner of the fields that ``manifest`` sets to another value, and
@@ -232,11 +228,8 @@ class Api:
                 "metadata/resourceVersion": live["metadata"]["resourceVersion"],
             }
             operations = [{"op": "replace", "path": f"/{k}", "value": v} for k, v in patch.items()]
-            try:
+            with self._errors_of("patch", manifest, ignored=(409,)):  # a controller wrote meanwhile
                 self._call("PATCH", self._path(manifest), {}, operations, JSON_PATCH)
-            except ApiException as error:
-                if error.status != 409:  # a controller wrote in between
-                    raise self._cluster_error(error, "patch", manifest) from None
 
     def _conflicts(self, manifest: Object) -> tuple[str, ...]:
         """The paths of fields that Helm's apply could not change, as the API server writes them."""
@@ -262,11 +255,8 @@ class Api:
 
     def delete(self, manifest: Object) -> None:
         """Delete with its dependents, in the background; a missing object is not an error."""
-        try:
+        with self._errors_of("delete", manifest, ignored=(404,)):
             self._call("DELETE", self._path(manifest), {"propagationPolicy": "Background"})
-        except ApiException as error:
-            if error.status != 404:
-                raise self._cluster_error(error, "delete", manifest) from None
 
     def request(
         self,
@@ -292,41 +282,34 @@ class Api:
     def log_tail(self, pod: str, container: str, lines: int) -> str:
         """The last lines of the previous container's log, or else of the current one's; "" if
         neither has a log."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         for previous in ("true", "false"):
             query = {"container": container, "previous": previous, "tailLines": str(lines)}
-            try:
-                if text := self._text(path, query):
+            with suppress(ApiException):  # 400: there is no previous container
+                if text := self._text(self._of_pod(pod, "log"), query):
                     return text
-            except ApiException:
-                continue  # 400: there is no previous container
         return ""
 
     def log(self, pod: str, container: str, query: Mapping[str, str]) -> str:
         """The container's log, each line after its timestamp and a space; "" if it has none, for
         example because the container has not started."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
-        try:
-            return self._text(path, {"container": container, "timestamps": "true", **query})
-        except ApiException as error:
-            if error.status in (400, 404):
-                return ""
-            raise self._cluster_error(error, "get", named("Pod", pod), "pods/log") from None
+        query = {"container": container, "timestamps": "true", **query}
+        with self._errors_of("get", named("Pod", pod), "pods/log", ignored=(400, 404)):
+            return self._text(self._of_pod(pod, "log"), query)
+        return ""
 
     def get_from_pod(self, pod: str, port: int, path: str) -> str:
         """The body of an HTTP GET to a pod, through the API server's proxy."""
-        proxied = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{port}/proxy/{path}"
-        try:
-            return self._text(proxied)
-        except ApiException as error:
-            raise self._cluster_error(error, "get", named("Pod", pod), "pods/proxy") from None
+        with self._errors_of("get", named("Pod", pod), "pods/proxy"):
+            return self._text(self._of_pod(f"{pod}:{port}", f"proxy/{path}"))
+        return ""
+
+    def _of_pod(self, pod: str, subresource: str) -> str:
+        return f"{self._collection('v1', 'Pod')}/{pod}/{subresource}"
 
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
         if kind not in PLURALS:
-            raise ClusterError(
-                Problem(place=kind, message="the chart renders no object of this kind")
-            )
+            raise cluster_error(kind, "the chart renders no object of this kind")
         return f"{self._collection(version, kind)}/{manifest['metadata']['name']}"
 
     def _collection(self, version: str, kind: str) -> str:

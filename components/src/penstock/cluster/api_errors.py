@@ -39,6 +39,11 @@ class ForbiddenError(ClusterError):
     """The user lacks permission for the request (403)."""
 
 
+def cluster_error(place: str, message: str, fix: str = "") -> ClusterError:
+    """The error of one problem."""
+    return ClusterError(Problem(place=place, message=message, fix=fix))
+
+
 def first_request(error: ApiException, host: str) -> Problem:
     """The error of the request for the version, which every user may read."""
     if error.status == 401:
@@ -136,15 +141,11 @@ def no_response(
         proxy = without_secrets(str(configuration.proxy))
         message = f"cannot be reached through the proxy {proxy}: {short(error)}"
         fix = "Correct proxy-url of the cluster in the kubeconfig, or HTTPS_PROXY and NO_PROXY."
-        return UnavailableError(Problem(place=configuration.host, message=message, fix=fix))
-    return UnavailableError(
-        Problem(
-            place=configuration.host,
-            message=f"the API server does not respond: {short(error)}",
-            fix="Check the connection with `kubectl cluster-info`, or select another cluster with "
-            "--context.",
-        )
-    )
+    else:
+        message = f"the API server does not respond: {short(error)}"
+        fix = "Check the connection with `kubectl cluster-info`, or select another cluster with "
+        fix += "--context."
+    return UnavailableError(Problem(place=configuration.host, message=message, fix=fix))
 
 
 def short(error: Exception) -> str:

@@ -23,8 +23,9 @@ import urllib3
 import yaml
 
 import kubernetes
+from penstock.cluster.api_errors import cluster_error
 from penstock.cluster.compare import without_secrets
-from penstock.errors import ClusterError, Problem
+from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
 
 # What the client raises for a file that is not a kubeconfig, such as a list.
@@ -83,9 +84,8 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
             configuration.proxy_headers = _proxy_headers(configuration.proxy or "") or None
             if failed:
                 message = f"the user's `exec` command gave no credentials: {' '.join(failed)}"
-                fix = "Install the command, or log in with it."
                 place = ", ".join(map(str, files))
-                raise ClusterError(Problem(place=place, message=message, fix=fix))
+                raise cluster_error(place, message, "Install the command, or log in with it.")
     except UNREADABLE as error:
         raise _unusable(", ".join(map(str, files)), _reason(error)) from None
     configuration.retries = False  # report an unreachable cluster immediately
@@ -107,14 +107,12 @@ def no_tls_connection(host: str, reason: str) -> ClusterError:
     if "CERTIFICATE_VERIFY_FAILED" not in reason:
         message = f"no TLS connection to the API server: {reason}"
         fix = "Correct `server` of the cluster in the kubeconfig, or the user's certificate."
-        return ClusterError(Problem(place=host, message=message, fix=fix))
-    return ClusterError(
-        Problem(
-            place=host,
-            message=f"the certificate of the API server is not trusted: {reason}",
-            fix="Set certificate-authority-data of the cluster in the kubeconfig to the cluster's "
-            "CA, or correct the server's name.",
-        )
+        return cluster_error(host, message, fix)
+    return cluster_error(
+        host,
+        f"the certificate of the API server is not trusted: {reason}",
+        "Set certificate-authority-data of the cluster in the kubeconfig to the cluster's CA, or "
+        "correct the server's name.",
     )
 
 
@@ -150,8 +148,7 @@ def proxy_of(cluster: Mapping[str, Any], host: str) -> str | None:
         url = f"http://{url}"
     if url and urlsplit(url).scheme not in ("http", "https"):
         message = f"{without_secrets(url)} is not supported"
-        fix = "Set it to a proxy with http or https."
-        raise ClusterError(Problem(place=name, message=message, fix=fix))
+        raise cluster_error(name, message, "Set it to a proxy with http or https.")
     return url or None
 
 
@@ -161,18 +158,11 @@ def _is_direct(server: SplitResult) -> bool:
     name = server.hostname or ""
     if name == "localhost" or urllib.request.proxy_bypass_environment(server.netloc):  # type: ignore[attr-defined]
         return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    exempt = urllib.request.getproxies_environment().get("no", "")
-    networks = (word.strip() for word in exempt.split(",") if "/" in word)
-    return address.is_loopback or any(_has(network, address) for network in networks)
-
-
-def _has(network: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    with contextlib.suppress(ValueError):
-        return address in ipaddress.ip_network(network, strict=False)
+    exempt = urllib.request.getproxies_environment().get("no", "").split(",")
+    for network in ("127.0.0.0/8", "::1/128", *(word.strip() for word in exempt if "/" in word)):
+        with contextlib.suppress(ValueError):  # a name, or no network
+            if ipaddress.ip_address(name) in ipaddress.ip_network(network, strict=False):
+                return True
     return False
 
 
@@ -197,7 +187,7 @@ def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, A
     if not name:
         contexts = sorted(named["context"])
         message = f"no current context; contexts: {', '.join(contexts) or 'none'}"
-        raise ClusterError(Problem(place=place, message=message, fix=_select(contexts)))
+        raise cluster_error(place, message, _select(contexts))
     if name not in named["context"]:
         nearest = difflib.get_close_matches(name, named["context"], 1)
         fix = _select(nearest or sorted(named["context"]))
@@ -220,8 +210,7 @@ def _select(contexts: list[str]) -> str:
 
 def _missing(place: str, present: Iterable[str], fix: str) -> ClusterError:
     names = ", ".join(sorted(present)) or "none"
-    message = f"is not in the kubeconfig, which has: {names}"
-    return ClusterError(Problem(place=place, message=message, fix=fix))
+    return cluster_error(place, f"is not in the kubeconfig, which has: {names}", fix)
 
 
 @contextlib.contextmanager
@@ -240,9 +229,7 @@ def _failed_logins() -> Iterator[list[str]]:
 
 
 def _unusable(place: str, message: str) -> ClusterError:
-    return ClusterError(
-        Problem(place=place, message=f"no cluster is configured: {message}", fix=SELECT)
-    )
+    return cluster_error(place, f"no cluster is configured: {message}", SELECT)
 
 
 _warned: set[str] = set()

@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 
 from penstock.cluster.api import Api, DryRun
-from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.api_errors import ForbiddenError, cluster_error
 from penstock.cluster.compare import FieldChange, without_defaults
 from penstock.cluster.diff import EXISTS, Drift, drift, has_surge
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
-from penstock.cluster.observe import read_objects
 from penstock.cluster.ownership import HELM
+from penstock.cluster.progress import read_objects
 from penstock.cluster.release import Release, Revision, config_map, existing, foreign
 from penstock.cluster.workloads import (
     DGD,
@@ -32,7 +32,7 @@ from penstock.cluster.workloads import (
     pod_templates,
     workloads,
 )
-from penstock.errors import ClusterError, ManifestError, Problem
+from penstock.errors import ManifestError, Problem
 from penstock.files import page
 from penstock.graph.load import load_graph
 from penstock.graph.text_file import read_text_file
@@ -137,7 +137,14 @@ def read_cluster_state(
     """The release on the cluster, and a dry run of ``after``. Raises ClusterError."""
     require_crds(api, after)
     released = release.objects if release else ()
-    live, unread = _read_objects(api, released)
+    live: list[Object] = []
+    unread: list[Problem] = []
+    for manifest, current in read_objects(api, released):
+        if isinstance(current, ForbiddenError):
+            unread += current.problems
+            live.append(manifest)  # taken to be as released
+        else:
+            live.append(current)
     api.follow(live)
     dry_runs = DryRuns(api, live)
     errors: list[tuple[str, str]] = []
@@ -152,14 +159,15 @@ def read_cluster_state(
     known = {key_of(o) for o in released}
     of_others = tuple(foreign(target, api, (o for o in after if key_of(o) not in known)))
     replicas = {name: w.replicas for name, w in workloads(live).items()}
-    pods = pod_refusals(api, _existing(released, live), after, replicas)
+    before = _existing(released, live)
+    pod_errors, unchecked_pods = pod_refusals(api, before, after, replicas)
     state = CurrentState(
         description="no installed release",
         objects=(),
         foreign=of_others,
-        rejected=_group_by_reason([*errors, *pods.errors]),
+        rejected=_group_by_reason([*errors, *pod_errors]),
         unchecked=tuple(forbidden),
-        unchecked_pods=pods.unchecked,
+        unchecked_pods=unchecked_pods,
     )
     if release is None:
         return state
@@ -177,7 +185,7 @@ def read_cluster_state(
             *drift(release.objects, with_files, dry_runs.expected(release.objects), api.manager),
             *map(_deletion, deleted),
         ),
-        unread=unread,
+        unread=tuple(unread),
         revision=release.revision if is_recorded else None,
         installer="" if is_recorded else release.revision.status,
         manager=api.manager,
@@ -247,22 +255,6 @@ def read_update(api: Api, target: ReleaseTarget, live: Iterable[Object]) -> Roll
     except ForbiddenError:
         pods = None
     return rolling_update(graph, pods)
-
-
-def _read_objects(
-    api: Api, released: Sequence[Object]
-) -> tuple[tuple[Object, ...], tuple[Problem, ...]]:
-    """The live objects, and the problems of those that the user may not read, which are replaced by
-    the released ones. Raises ForbiddenError for components."""
-    live: list[Object] = []
-    unread: list[Problem] = []
-    for manifest, current in read_objects(api, released):
-        if isinstance(current, ForbiddenError):
-            unread += current.problems
-            live.append(manifest)
-        else:
-            live.append(current)
-    return tuple(live), tuple(unread)
 
 
 def _group_by_reason(errors: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -357,30 +349,20 @@ def require_crds(api: Api, objects: Iterable[Object]) -> None:
         only = f"; it serves only {', '.join(other_versions)}" if other_versions else ""
         fix = f"Upgrade the Dynamo operator and its CRDs to 1.6: see {page('cluster')}."
         message = f"the cluster has no kind {DGD} ({CRD_VERSION}){only}"
-        raise ClusterError(
-            Problem(place=DGD, message=message, fix=fix if other_versions else INSTALL)
-        )
+        raise cluster_error(DGD, message, fix if other_versions else INSTALL)
     existing = {name for names in served.values() for name in names}
     if missing := [name for name in OF_OPERATOR if name not in existing]:
         names = " and ".join(f"{name}.{CRD_GROUP}" for name in missing)
-        problem = f"the CRDs of Dynamo are installed only in part: {names} is missing"
-        if missing[1:]:
-            problem = problem.replace(" is missing", " are missing")
-        raise ClusterError(Problem(place=DGD, message=problem, fix=INSTALL))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodRefusals:
-    """``errors``: ("pods of COMPONENT", reason); ``unchecked``: missing rights."""
-
-    errors: tuple[tuple[str, str], ...] = ()
-    unchecked: tuple[Problem, ...] = ()
+        verb = "are" if missing[1:] else "is"
+        message = f"the CRDs of Dynamo are installed only in part: {names} {verb} missing"
+        raise cluster_error(DGD, message, INSTALL)
 
 
 def pod_refusals(
     api: Api, before: Sequence[Object], after: Sequence[Object], replicas: Mapping[str, int]
-) -> PodRefusals:
-    """Why the pods that a change to ``after`` creates would be refused. Raises ClusterError.
+) -> tuple[list[tuple[str, str]], tuple[Problem, ...]]:
+    """Why the pods that a change to ``after`` creates would be refused: ("pods of COMPONENT",
+    reason); and the missing rights to check that. Raises ClusterError.
 
     ``replicas``: the current number by component. What the Dynamo operator adds to a pod (probes,
     volumes, variables, its ServiceAccount) is not checked, and of a quota only whether one more pod
@@ -400,11 +382,11 @@ def pod_refusals(
             errors_of_pod = api.pod_errors(_pod(name, template, accounts))
             reasons = [reason for reason in errors_of_pod if NEW_NAMESPACE not in reason]
         except ForbiddenError as error:
-            return PodRefusals(errors=tuple(errors), unchecked=error.problems)
+            return errors, error.problems
         # Without surge an old pod is deleted first, which frees its share of the quota.
         kept = (r for r in reasons if QUOTA not in r or not replaces or has_surge(after))
         errors += [(f"pods of {name}", f"{reason}. Fix: {POD_FIX}") for reason in kept]
-    return PodRefusals(errors=tuple(dict.fromkeys(errors)))
+    return list(dict.fromkeys(errors)), ()
 
 
 def _pod(component: str, template: Object, accounts: set[str]) -> Object:

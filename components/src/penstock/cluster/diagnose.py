@@ -17,7 +17,9 @@ from penstock.cluster.workloads import (
     WORKLOAD_KINDS,
     Object,
     component_of,
+    condition_of,
     labels_of,
+    status_of,
 )
 
 CRASH_LOOP = "keeps crashing"
@@ -81,9 +83,7 @@ class Diagnosis:
 
 
 def diagnose(
-    pods: Iterable[Object],
-    events: Iterable[Object],
-    old_pods: Set[str] = frozenset(),
+    pods: Iterable[Object], events: Iterable[Object], old_pods: Set[str] = frozenset()
 ) -> tuple[Diagnosis, ...]:
     """One diagnosis per component and problem; a pod's status takes precedence over its events.
 
@@ -104,7 +104,7 @@ def diagnose(
 
 
 def is_ready(pod: Object) -> bool:
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in _conditions(pod))
+    return condition_of(pod, "Ready").get("status") == "True"
 
 
 def restarts(pod: Object) -> int:
@@ -115,20 +115,15 @@ def _is_relevant(pod: Object) -> bool:
     """A Job retries failed pods and reports the failure itself."""
     labels = labels_of(pod)
     of_job = "job-name" in labels or "batch.kubernetes.io/job-name" in labels
-    failed_attempt = of_job and (pod.get("status") or {}).get("phase") == "Failed"
+    failed_attempt = of_job and status_of(pod).get("phase") == "Failed"
     return not (pod["metadata"].get("deletionTimestamp") or failed_attempt or is_ready(pod))
 
 
 def _from_status(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
-    status = pod.get("status") or {}
-    for condition in _conditions(pod):
-        # Grove gates pods until the pods of a group fit together: not a problem yet.
-        if (
-            condition["type"] == "PodScheduled"
-            and condition["status"] == "False"
-            and condition.get("reason") != "SchedulingGated"
-        ):
-            yield _of_pod(pod, "unschedulable", str(condition.get("message", "")))
+    status, scheduled = status_of(pod), condition_of(pod, "PodScheduled")
+    # Grove gates pods until the pods of a group fit together: not a problem yet.
+    if scheduled.get("status") == "False" and scheduled.get("reason") != "SchedulingGated":
+        yield _of_pod(pod, "unschedulable", str(scheduled.get("message", "")))
     if status.get("phase") == "Failed" and not status.get("containerStatuses"):
         message = f"{status.get('reason', 'Failed')}: {status.get('message', '')}"
         yield _of_pod(pod, "rejected by its node", message)
@@ -162,9 +157,7 @@ def _from_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> 
 
 def _from_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
     """Events whose problem the pod's status shows to be over are skipped."""
-    is_scheduled = any(
-        c["type"] == "PodScheduled" and c["status"] == "True" for c in _conditions(pod)
-    )
+    is_scheduled = condition_of(pod, "PodScheduled").get("status") == "True"
     has_started = any(
         (c.get("state") or {}).get("running") is not None or c.get("restartCount")
         for c in _container_statuses(pod)
@@ -185,42 +178,33 @@ def _from_events(pod: Object, events: Iterable[Object]) -> Iterator[Diagnosis]:
 def _from_owners(events: Iterable[Object]) -> Iterator[Diagnosis]:
     for event in events:
         regarding = event.get("involvedObject") or {}
-        name = str(regarding.get("name", ""))
-        is_warning = event.get("type") == "Warning"
+        message = str(event.get("message", "")).removeprefix(COMBINED)
+        is_warning = event.get("type") == "Warning" and UPDATE_CONFLICT not in message
         if is_warning and regarding.get("kind") in OWNER_KINDS:
             reason = str(event.get("reason"))
-            message = str(event.get("message", "")).removeprefix(COMBINED)
-            if UPDATE_CONFLICT in message:
-                continue
             refused = REFUSED.match(message) if reason == "FailedCreate" else None
-            yield Diagnosis(
-                component=f"{regarding['kind']} {name}",
-                pod="",
-                problem="pods cannot be created" if reason == "FailedCreate" else reason,
-                message=without_secrets(message[refused.end() :] if refused else message),
-                is_permanent=refused is not None,
-            )
+            problem = "pods cannot be created" if reason == "FailedCreate" else reason
+            text = message[refused.end() :] if refused else message
+            component = f"{regarding['kind']} {regarding.get('name', '')}"
+            yield of_object(component, problem, text, is_permanent=refused is not None)
 
 
-def _of_pod(
-    pod: Object,
-    problem: str,
-    message: str,
-    *,
-    is_permanent: bool = False,
-    container: str = "",
-    restarts: int = 0,
+def of_object(
+    component: str, problem: str, message: str, *, is_permanent: bool = False, **of_pod: Any
 ) -> Diagnosis:
-    metadata = pod["metadata"]
+    """A problem of an object that is not a component, or of a pod."""
     return Diagnosis(
-        component=component_of(pod) or str(metadata["name"]),
-        pod=str(metadata["name"]),
+        component=component,
         problem=problem,
         message=without_secrets(message),
         is_permanent=is_permanent,
-        container=container,
-        restarts=restarts,
+        **{"pod": "", **of_pod},
     )
+
+
+def _of_pod(pod: Object, problem: str, message: str, **more: Any) -> Diagnosis:
+    name = str(pod["metadata"]["name"])
+    return of_object(component_of(pod) or name, problem, message, pod=name, **more)
 
 
 def _uid(pod: Object) -> str:
@@ -233,11 +217,6 @@ def _time(event: Object) -> str:
     return str(next((t for t in times if t), ""))
 
 
-def _conditions(pod: Object) -> list[Mapping[str, Any]]:
-    return list((pod.get("status") or {}).get("conditions") or ())
-
-
 def _container_statuses(pod: Object) -> list[Mapping[str, Any]]:
-    status = pod.get("status") or {}
     kinds = ("initContainerStatuses", "containerStatuses")
-    return [c for kind in kinds for c in status.get(kind) or ()]
+    return [c for kind in kinds for c in status_of(pod).get(kind) or ()]

@@ -416,10 +416,7 @@ def _workload_changes(
 
 
 def _outside_the_pods(
-    released: Iterable[Object],
-    live: Iterable[Object],
-    expected: Iterable[Object],
-    manager: str,
+    released: Iterable[Object], live: Iterable[Object], expected: Iterable[Object], manager: str
 ) -> Iterable[Drift]:
     live_by_key = {key_of(o): o for o in live}
     released_by_key = {key_of(o): o for o in released}

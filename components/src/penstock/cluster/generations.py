@@ -20,7 +20,9 @@ from penstock.cluster.workloads import (
     Object,
     annotations_of,
     component_of,
+    is_rolling,
     labels_of,
+    status_of,
     workloads,
 )
 from penstock.errors import GraphError, Problem
@@ -94,11 +96,9 @@ class Transition:
         return self.course in (Course.ROLLS_FORWARD, Course.REPLACES)
 
 
-def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> RollingUpdate | None:
-    """The update of a live graph; None if none is in progress. ``pods``: the graph's; None if they
-    cannot be read."""
-    if graph is None or not is_updating(graph):
-        return None
+def rolling_update(graph: Object, pods: Iterable[Object] | None) -> RollingUpdate:
+    """The update of a live graph that `is_updating`. ``pods``: the graph's; None if they cannot be
+    read."""
     if pods is None:
         return RollingUpdate(pools=None)
     annotations = annotations_of(graph)
@@ -123,13 +123,11 @@ def rolling_update(graph: Object | None, pods: Iterable[Object] | None) -> Rolli
 def is_updating(graph: Object) -> bool:
     """Whether the operator reports an update in progress, or has not seen the newest change, with
     which one may begin."""
-    status = graph.get("status") or {}
-    phase = (status.get("rollingUpdate") or {}).get("phase")
-    return phase in ("Pending", "InProgress") or not _is_observed(graph)
+    return is_rolling(graph) or not _is_observed(graph)
 
 
 def _is_observed(graph: Object) -> bool:
-    observed = (graph.get("status") or {}).get("observedGeneration")
+    observed = status_of(graph).get("observedGeneration")
     return observed is None or observed >= graph["metadata"].get("generation", 0)
 
 
@@ -148,25 +146,23 @@ def _pool(name: str, desired: int, active: set[str], pods: Sequence[Object]) -> 
 
 def _may_become_ready(pod: Object) -> bool:
     """Whether a container runs; also after restarts, which can have had a passing cause."""
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    statuses = status_of(pod).get("containerStatuses") or ()
     return any("running" in (s.get("state") or {}) for s in statuses)
 
 
 def transition(
-    update: RollingUpdate | None,
+    update: RollingUpdate,
     after: Iterable[Object],
     current: Iterable[Object],
     earlier: Iterable[Iterable[Object]],
     *,
     has_drift: bool = False,
-) -> Transition | None:
-    """How writing ``after`` meets the update; None without one.
+) -> Transition:
+    """How writing ``after`` meets the update.
 
     ``current``: the objects of the newest revision; ``earlier``: those of the revisions before;
     ``has_drift``: whether the workers on the cluster differ from ``current``.
     """
-    if update is None:
-        return None
     content = _worker_content(after)
     if content == _worker_content(current) and not has_drift:
         return Transition(update=update, course=Course.CONTINUES)

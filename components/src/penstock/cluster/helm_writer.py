@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,8 @@ from penstock.cluster.ownership import HELM
 from penstock.helm import HelmError, HelmErrorKind, ReleaseTarget
 
 
-def install(
-    target: ReleaseTarget, chart: Path, values: Mapping[str, object], manager: str = HELM
-) -> None:
-    """Like `helm.install`. Raises HelmError, as do the functions below."""
-    _run("install", target, manager, {"chart": str(chart), "values": dict(values)})
-
-
-def upgrade(target: ReleaseTarget, chart: Path, values: Mapping[str, object], manager: str) -> None:
-    _run("upgrade", target, manager, {"chart": str(chart), "values": dict(values)})
-
-
-def rollback(target: ReleaseTarget, revision: int, manager: str) -> None:
-    _run("rollback", target, manager, {"revision": revision})
-
-
-def uninstall(target: ReleaseTarget) -> None:
-    _run("uninstall", target, HELM, {})
-
-
-def _run(
-    function: str, target: ReleaseTarget, manager: str, arguments: Mapping[str, object]
-) -> None:
+def write(function: str, target: ReleaseTarget, manager: str = HELM, **arguments: object) -> None:
+    """Call a function of `penstock.helm`, such as `install`. Raises HelmError."""
     request = {"function": function, "target": dataclasses.asdict(target), "arguments": arguments}
     name = Path(sys.executable).with_name(manager)  # only argv[0]: the file need not exist
     done = subprocess.run(

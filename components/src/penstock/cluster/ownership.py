@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,27 +127,34 @@ def handed_over(entries: Sequence[Tree], paths: Collection[Path], manager: str) 
 
     Its next apply sets them, or deletes those that its manifest omits.
     """
-    left: list[Tree] = []
-    for entry in entries:
-        is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
-        owned = set(_paths(entry.get("fieldsV1") or {}))
-        if tree := _tree(owned | set(paths) if is_own else owned - set(paths)):
-            left.append({**entry, "fieldsV1": tree})
-    return left
+    taken = set(paths)
+    return [*_rewritten(entries, manager, lambda owned: owned - taken, taken)]
 
 
 def without_fields(entries: Sequence[Tree], paths: Collection[str], manager: str) -> list[Tree]:
     """``entries`` without the fields that ``paths`` name, such as
     `.spec.components[name="decode"].replicas`; what ``manager`` has applied stays."""
-    remaining = []
+
+    def is_left(path: Path) -> bool:
+        places = ("".join(map(_text, path[:depth])) for depth in range(1, len(path) + 1))
+        return not any(place in paths for place in places)
+
+    return [*_rewritten(entries, manager, lambda owned: set(filter(is_left, owned)))]
+
+
+def _rewritten(
+    entries: Sequence[Tree],
+    manager: str,
+    rest: Callable[[set[Path]], set[Path]],
+    given: Collection[Path] = (),
+) -> Iterator[Tree]:
+    """``entries`` of which that of what ``manager`` has applied gets the paths ``given``, and the
+    others keep the ``rest`` of theirs."""
     for entry in entries:
-        if (entry.get("manager"), entry.get("operation")) == (manager, "Apply"):
-            remaining.append(entry)
-            continue
-        tree = _pruned(entry.get("fieldsV1") or {}, "", paths)
-        if tree:
-            remaining.append({**entry, "fieldsV1": tree})
-    return remaining
+        owned = set(_paths(entry.get("fieldsV1") or {}))
+        is_own = (entry.get("manager"), entry.get("operation")) == (manager, "Apply")
+        if tree := _tree(owned.union(given) if is_own else rest(owned)):
+            yield {**entry, "fieldsV1": tree}
 
 
 def replica_managers(manifest: Object, component: str) -> list[str]:
@@ -232,18 +239,6 @@ def _index(value: Any, key: str) -> Any:
         ):
             return index
     return None
-
-
-def _pruned(tree: Tree, path: str, paths: Collection[str]) -> Tree:
-    left: dict[str, Any] = {}
-    for key, inner in tree.items():
-        here = path + _text(key)
-        if key != "." and here in paths:
-            continue
-        below = _pruned(inner, here, paths)
-        if below or not inner:  # a field that contained only removed ones is removed
-            left[key] = below
-    return left
 
 
 def _text(key: str) -> str:

@@ -1,6 +1,7 @@
-"""The progress of a rollout: replicas by pool, and whether the cluster matches the release.
+"""What the cluster holds of a release, and the progress of its rollout: replicas by pool.
 
-Pure. A status counts only for the generation that it was written for.
+A status counts only for the generation that it was written for. Labels and owners tell which
+objects are the release's, never their names: one release can be called `gpt`, another `gpt-canary`.
 """
 
 from __future__ import annotations
@@ -9,18 +10,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from penstock.cluster.compare import without_secrets
-from penstock.cluster.diagnose import UPDATE_CONFLICT, Diagnosis, diagnose, restarts
+from penstock.cluster.api import Api
+from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.diagnose import (
+    OWNER_KINDS,
+    UPDATE_CONFLICT,
+    Diagnosis,
+    diagnose,
+    of_object,
+    restarts,
+)
+from penstock.cluster.release import CHART, Release
 from penstock.cluster.workloads import (
     COMPONENT,
     DGD,
+    INSTANCE,
     LEADER_WORKER_SET,
+    NAME,
+    PLURALS,
+    POD_COMPONENT,
+    POD_GRAPH,
     WORKLOAD_KINDS,
     Object,
     component_of,
+    condition_of,
+    is_rolling,
     labels_of,
+    status_of,
     workloads,
 )
+from penstock.helm import ReleaseTarget
 from penstock.manifests.scalers import Scaler
 
 # The conditions of autoscalers with their healthy values.
@@ -128,7 +147,7 @@ def _component_names(live: list[Object]) -> set[str]:
 
 
 def _pools(manifest: Object, pods: list[Object]) -> Iterable[PoolStatus]:
-    status = manifest.get("status") or {}
+    status = status_of(manifest)
     if manifest["kind"] == "StatefulSet":
         desired = int(manifest["spec"].get("replicas", 1))
         yield _pool(labels_of(manifest).get(COMPONENT, ""), desired, 0, status, pods)
@@ -157,94 +176,215 @@ def _pool(
 
 def _waiting_for(manifest: Object) -> str:
     """Why the object's status does not yet match its newest generation; "" if it does."""
-    status = manifest.get("status") or {}
+    kind = manifest["kind"]
     generation, observed = _generations(manifest)
-    controller = "the operator" if manifest["kind"] == DGD else "the cluster"
-    ready = _ready_condition(manifest)
-    if ready and ready["status"] != "True" and not _is_outdated(manifest):
-        return str(ready.get("message") or ready.get("reason") or "not ready")
-    if manifest["kind"] == LEADER_WORKER_SET:  # has no observedGeneration
-        return _group_waiting_for(status)
-    if observed < generation:
-        return f"{controller} has not observed the change yet"
-    if manifest["kind"] != DGD:
-        return ""
-    if (status.get("rollingUpdate") or {}).get("phase") in ("Pending", "InProgress"):
+    controller = "the operator" if kind == DGD else "the cluster"
+    # Of a LeaderWorkerSet, which has no observedGeneration, and of a graph.
+    ready = condition_of(manifest, {LEADER_WORKER_SET: "Available", DGD: "Ready"}.get(kind, ""))
+    is_outdated = kind == DGD and _is_outdated(manifest)
+    if condition_of(manifest, "UpdateInProgress").get("status") == "True":
         return "rolling update"
-    if ready is None or _is_outdated(manifest):
+    if ready and ready["status"] != "True" and not is_outdated:
+        return str(ready.get("message") or ready.get("reason") or "not ready")
+    if kind != LEADER_WORKER_SET and observed < generation:
+        return f"{controller} has not observed the change yet"
+    if kind == DGD and is_rolling(manifest):
+        return "rolling update"
+    if kind in (DGD, LEADER_WORKER_SET) and (not ready or is_outdated):
         return f"{controller} has not reported readiness yet"
     return ""
 
 
-def _group_waiting_for(status: Mapping[str, Any]) -> str:
-    conditions = {c["type"]: c for c in status.get("conditions") or ()}
-    if (conditions.get("UpdateInProgress") or {}).get("status") == "True":
-        return "rolling update"
-    available = conditions.get("Available")
-    if available is None:
-        return "the cluster has not reported readiness yet"
-    return "" if available["status"] == "True" else str(available.get("message") or "not ready")
-
-
 def _generations(manifest: Object) -> tuple[int, int]:
     """The object's generation, and the one in its status."""
-    observed = (manifest.get("status") or {}).get("observedGeneration")
+    observed = status_of(manifest).get("observedGeneration")
     return int(manifest["metadata"].get("generation", 0)), int(observed or 0)
 
 
-def _ready_condition(manifest: Object) -> Mapping[str, Any] | None:
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
-    if manifest["kind"] != DGD:
-        return None
-    return next((c for c in conditions if c["type"] == "Ready"), None)
-
-
 def _is_outdated(manifest: Object) -> bool:
-    """Whether the Ready condition was written for an older generation.
+    """Whether the Ready condition of a graph was written for an older generation.
 
     The condition's own observedGeneration takes precedence: the operator raises the status' one
     only if reconciling succeeds.
     """
-    status = manifest.get("status") or {}
-    ready = _ready_condition(manifest) or {}
-    observed = ready.get("observedGeneration", status.get("observedGeneration", 0))
-    return int(observed or 0) < int(manifest["metadata"].get("generation", 0))
+    generation, of_status = _generations(manifest)
+    observed = condition_of(manifest, "Ready").get("observedGeneration", of_status)
+    return int(observed or 0) < generation
 
 
 def _diagnose_object(manifest: Object) -> Iterator[Diagnosis]:
     """Failures that a DynamoGraphDeployment, an autoscaler or a Job reports about itself."""
-    status = manifest.get("status") or {}
-    name = str(manifest["metadata"]["name"])
-    conditions = status.get("conditions") or ()
+    status, name = status_of(manifest), str(manifest["metadata"]["name"])
     failed = (status.get("rollingUpdate") or {}).get("phase") == "Failed"
     if manifest["kind"] == DGD and (status.get("state") == "failed" or failed):
-        ready = _ready_condition(manifest) or {}
+        ready = condition_of(manifest, "Ready")
         if ready.get("observedGeneration") is None or not _is_outdated(manifest):
             message = str(ready.get("message") or ready.get("reason") or "state is failed")
             if UPDATE_CONFLICT not in message:
-                yield _of_object(f"graph {name}", "operator error", message, is_permanent=True)
+                yield of_object(f"graph {name}", "operator error", message, is_permanent=True)
+    component = f"{manifest['kind']} {name}"
     for kind, healthy in SCALER_CONDITIONS.get(manifest["kind"], ()):
-        for condition in conditions:
-            if condition["type"] == kind and condition["status"] not in (healthy, "Unknown"):
-                component = f"{manifest['kind']} {name}"
-                yield _of_object(component, "cannot scale", _reason(condition))
-    if manifest["kind"] == "Job":
-        for condition in conditions:
-            if condition["type"] == "Failed" and condition["status"] == "True":
-                yield _of_object(f"Job {name}", "failed", _reason(condition), is_permanent=True)
+        condition = condition_of(manifest, kind)
+        if condition.get("status") not in (None, healthy, "Unknown"):
+            yield of_object(component, "cannot scale", _reason(condition))
+    failure = condition_of(manifest, "Failed")
+    if manifest["kind"] == "Job" and failure.get("status") == "True":
+        yield of_object(component, "failed", _reason(failure), is_permanent=True)
 
 
-def _reason(condition: Mapping[str, Any]) -> str:
+def _reason(condition: Object) -> str:
     return f"{condition.get('reason', '')}: {condition.get('message', '')}"
 
 
-def _of_object(
-    component: str, problem: str, message: str, *, is_permanent: bool = False
-) -> Diagnosis:
-    return Diagnosis(
-        component=component,
-        pod="",
-        problem=problem,
-        message=without_secrets(message),
-        is_permanent=is_permanent,
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """Pods and warnings from before a change, which are not attributed to it."""
+
+    # The uids of the pods.
+    pods: frozenset[str] = frozenset()
+    # The uid and the number of occurrences of each warning.
+    events: frozenset[tuple[str, str]] = frozenset()
+
+
+NOTHING = Baseline()
+
+
+def baseline(api: Api, target: ReleaseTarget) -> Baseline:
+    """The current pods and warnings. Raises ClusterError."""
+    pods = _list_if_allowed(api, "Pod", {}, labels=f"{POD_GRAPH}={target.name}")
+    events = _list_if_allowed(api, "Event", {}, fields="type=Warning")
+    return Baseline(
+        pods=frozenset(str(p["metadata"].get("uid", "")) for p in pods),
+        events=frozenset(map(_occurrence, events)),
     )
+
+
+def observe(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Observation:
+    """The current state, without the warnings in ``before``. Raises ClusterError."""
+    api, forbidden = owned.api, owned.forbidden
+    forbidden.clear()
+    # Before the pods, so that the pod of each event is in the list if it still exists.
+    events = _list_if_allowed(api, "Event", forbidden, fields="type=Warning")
+    pods = _list_if_allowed(api, "Pod", forbidden, labels=f"{POD_GRAPH}={owned.target.name}")
+    owned.add_pods(pods)
+    kinds = (*OWNER_KINDS, "Pod")  # whose problems `diagnose` knows
+    new = (
+        event
+        for event in events
+        if _occurrence(event) not in before.events
+        and (event.get("involvedObject") or {}).get("kind") in kinds
+    )
+    live: list[Object] = []
+    for manifest, current in read_objects(api, release.objects):
+        if isinstance(current, ForbiddenError):
+            forbidden[manifest["kind"]] = str(current)
+        else:
+            live.append(current)
+    return Observation(
+        live=tuple(live),
+        pods=pods,
+        events=tuple(e for e in new if owned.component(e.get("involvedObject") or {}) is not None),
+        old_pods=before.pods,
+        forbidden=forbidden,
+    )
+
+
+def read_progress(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
+    """The progress of the release's rollout. Takes and raises the same as `observe`."""
+    return progress_of(release.objects, observe(owned, release, before))
+
+
+def _occurrence(event: Object) -> tuple[str, str]:
+    series = event.get("series") or {}
+    count = series.get("count") or event.get("count") or 1
+    return str(event["metadata"].get("uid", "")), str(count)
+
+
+def read_objects(
+    api: Api, manifests: Iterable[Object]
+) -> Iterator[tuple[Object, Object | ForbiddenError]]:
+    """Each manifest whose object exists, with the live object, or with the error if the user may
+    not read it. Raises ForbiddenError for components."""
+    for manifest in manifests:
+        try:
+            live = api.get(manifest)
+        except ForbiddenError as error:
+            if manifest["kind"] in WORKLOAD_KINDS:
+                raise
+            yield manifest, error
+            continue
+        if live is not None:
+            yield manifest, live
+
+
+def _list_if_allowed(
+    api: Api, kind: str, forbidden: dict[str, str], **selectors: str
+) -> tuple[Object, ...]:
+    """The objects of a kind. If the user may not list it: none, and the error in ``forbidden``."""
+    try:
+        return tuple(api.list(kind, **selectors))
+    except ForbiddenError as error:
+        forbidden[kind] = str(error)
+        return ()
+
+
+# From a pod up to the graph: ReplicaSet, Deployment, DynamoComponentDeployment, and Grove's kinds.
+MOST_OWNERS = 8
+
+
+@dataclass
+class OwnObjects:
+    """The objects of one release. Asks the API server once about each object."""
+
+    api: Api
+    target: ReleaseTarget
+    # The API server's message by kind that the user may not read.
+    forbidden: dict[str, str] = field(default_factory=dict)
+    # The component of each object by its uid; None: the object is not the release's.
+    _components: dict[str, str | None] = field(default_factory=dict)
+
+    def add_pods(self, pods: Iterable[Object]) -> None:
+        """Pods of the release, as listed by their label."""
+        for pod in pods:
+            self._components[str(pod["metadata"].get("uid", ""))] = component_of(pod)
+
+    def component(self, reference: Object) -> str | None:
+        """The component of the object; "" if it is the graph's own; None if it is not known to
+        belong to the release. Pods are known only from `add_pods`.
+
+        ``reference``: apiVersion, kind, name and uid, as in an event or an owner reference. Raises
+        ClusterError, but not for a kind that the user may not read.
+        """
+        return self._component(reference, MOST_OWNERS)
+
+    def _component(self, reference: Object, left: int) -> str | None:
+        uid, kind = str(reference.get("uid") or ""), reference.get("kind")
+        if uid in self._components:
+            return self._components[uid]
+        is_known = kind in PLURALS and kind != "Pod" and reference.get("apiVersion")
+        if not (uid and left and is_known) or kind in self.forbidden:
+            return None
+        try:
+            live = self.api.get({**reference, "metadata": {"name": reference.get("name")}})
+        except ForbiddenError as error:
+            self.forbidden[str(kind)] = str(error)
+            return None
+        # Another uid: an object of the same name from before.
+        is_same = live is not None and live["metadata"].get("uid") == uid
+        self._components[uid] = self._of_object(live, left) if live and is_same else None
+        return self._components[uid]
+
+    def _of_object(self, manifest: Object, left: int) -> str | None:
+        labels = labels_of(manifest)
+        component = labels.get(POD_COMPONENT) or labels.get(COMPONENT) or ""
+        if (release := _release(labels)) is not None:
+            return component if release == self.target.name else None
+        for owner in manifest["metadata"].get("ownerReferences") or ():
+            if (of_owner := self._component(owner, left - 1)) is not None:
+                return of_owner
+        return None
+
+
+def _release(labels: Mapping[str, str]) -> str | None:
+    """The release that the labels name. The controllers copy a pod's labels to what creates it."""
+    return labels.get(POD_GRAPH) or (labels.get(INSTANCE) if labels.get(NAME) == CHART else None)

@@ -216,10 +216,7 @@ def history(target: ReleaseTarget) -> tuple[HistoryEntry, ...]:
 
 def helm_annotations(target: ReleaseTarget) -> dict[str, str]:
     """What Helm sets on every object of the release, and by which it knows its own."""
-    return {
-        RELEASE: target.name,
-        "meta.helm.sh/release-namespace": target.namespace,
-    }
+    return {RELEASE: target.name, "meta.helm.sh/release-namespace": target.namespace}
 
 
 def chart_labels(target: ReleaseTarget) -> str:

@@ -240,10 +240,7 @@ def as_dict(
             "required_free": diff.required_free_gpus if diff.restarted else 0,
         },
         "reduced": [c.name for c in diff.reduced],
-        "rejected": [
-            {"what": rejected.what, "why": rejected.why, "fix": rejected.fix}
-            for rejected in diff.rejected
-        ],
+        "rejected": [dataclasses.asdict(rejected) for rejected in diff.rejected],
         "rolling_update": transition
         and {
             "action": transition.course.value,
@@ -270,7 +267,6 @@ def _change(change: FieldChange) -> dict[str, Any]:
 class ChartChange:
     """A change of the chart that restarts pods once."""
 
-    since: str  # the commit of the chart that is upgraded
     component: str  # "frontend", or "worker" for all pools
     paths: tuple[str, ...]  # fields, as `penstock diff` prints them
     reason: str
@@ -288,13 +284,8 @@ def chart_changes() -> tuple[ChartChange, ...]:
     """All entries of the chart."""
     entries = yaml.safe_load((chart_path() / CHART_CHANGES).read_text("utf-8"))
     return tuple(
-        ChartChange(
-            since=str(entry["since"]),
-            component=entry["component"],
-            paths=tuple(entry["paths"]),
-            reason=entry["reason"],
-        )
-        for entry in entries
+        ChartChange(component=e["component"], paths=tuple(e["paths"]), reason=e["reason"])
+        for e in entries
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
 from penstock.cluster.diagnose import is_ready
-from penstock.cluster.observe import OwnObjects, observe
-from penstock.cluster.progress import Observation, Progress, progress_of
+from penstock.cluster.progress import Observation, OwnObjects, Progress, observe, progress_of
 from penstock.cluster.release import Release, Revision, require_installed
 from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
@@ -19,6 +18,7 @@ from penstock.metrics import Sample, parse
 from penstock.serving.frontend_metrics import FrontendMetrics, summarize
 
 HTTP_PORT = 8000
+COUNTS = ("name", "desired", "replicas", "updated", "ready", "restarts")  # of a pool, as JSON
 WATCH_INTERVAL_S = 2.0
 
 
@@ -131,16 +131,8 @@ def as_dict(status: Status) -> dict[str, Any]:
         "ready": progress.is_done,
         "waiting_for": progress.waiting_for,
         "pools": [
-            {
-                "name": p.name,
-                "desired": p.desired,
-                "replicas": p.replicas,
-                "updated": p.updated,
-                "ready": p.ready,
-                "restarts": p.restarts,
-                "gpus": p.gpus * p.replicas,
-                "scaled_by": str(p.scaler) if p.scaler else None,
-            }
+            {key: getattr(p, key) for key in COUNTS}
+            | {"gpus": p.gpus * p.replicas, "scaled_by": str(p.scaler) if p.scaler else None}
             for p in progress.pools
         ],
         "problems": [

@@ -7,22 +7,21 @@ Helm's annotations say that it made them: Argo CD renders the same labels.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.cluster import helm_writer
 from penstock.cluster.api import Api
-from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.release import (
     Release,
     call_helm,
     chart_labels,
+    existing,
     helm_annotations,
     release_error,
 )
-from penstock.cluster.wait import Clock
-from penstock.cluster.workloads import DGD, POD_GRAPH, Object, annotations_of, labels_of
+from penstock.cluster.rollout import Clock
+from penstock.cluster.workloads import DGD, POD_GRAPH, Object, annotations_of, labels_of, named
 from penstock.errors import ClusterError, Problem
 from penstock.helm import ReleaseTarget
 from penstock.manifests.pods import V1BETA1
@@ -58,7 +57,8 @@ def list_leftovers(api: Api, target: ReleaseTarget) -> Leftovers:
         files=tuple(file for file in files if _is_of_helm(file, target)),
         not_of_helm=tuple(file for file in files if not _is_of_helm(file, target)),
         claims=tuple(claims.values()),
-        graphs=tuple(_graphs_being_deleted(api, target)),
+        # A user of `platform: plain` needs no right to read it.
+        graphs=tuple(filter(_is_deleted, existing(api, [_graph(target)]))),
     )
 
 
@@ -89,13 +89,8 @@ def require_remains(api: Api, target: ReleaseTarget, left: Leftovers, clock: Clo
 def _others(api: Api, target: ReleaseTarget, left: Leftovers) -> Iterator[Object]:
     """What exists of a graph that Helm did not install, also without pods."""
     yield from left.not_of_helm
-    etcd = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": f"{target.name}-etcd"}
-    graph = {"apiVersion": V1BETA1, "kind": DGD, "name": target.name}
-    for reference in (graph, etcd):
-        with contextlib.suppress(ForbiddenError):
-            live = api.get({**reference, "metadata": {"name": reference["name"]}})
-            if live is not None and not _is_deleted(live):
-                yield live
+    etcd = {"apiVersion": "apps/v1", **named("StatefulSet", f"{target.name}-etcd")}
+    yield from (o for o in existing(api, (_graph(target), etcd)) if not _is_deleted(o))
     for claim in left.claims:  # those of a StatefulSet have no label of the chart
         if labels_of(claim).get("app.kubernetes.io/managed-by") and not _is_of_helm(claim, target):
             yield claim
@@ -105,14 +100,8 @@ def _is_of_helm(live: Object, target: ReleaseTarget) -> bool:
     return helm_annotations(target).items() <= annotations_of(live).items()
 
 
-def _graphs_being_deleted(api: Api, target: ReleaseTarget) -> Iterator[Object]:
-    graph = {"apiVersion": V1BETA1, "kind": DGD, "metadata": {"name": target.name}}
-    with contextlib.suppress(
-        ForbiddenError
-    ):  # a user of `platform: plain` needs no right to read it
-        live = api.get(graph)
-        if live is not None and _is_deleted(live):
-            yield live
+def _graph(target: ReleaseTarget) -> Object:
+    return {"apiVersion": V1BETA1, **named(DGD, target.name)}
 
 
 def uninstall(
@@ -127,7 +116,7 @@ def uninstall(
     Raises ClusterError, also if an object still exists after DELETION_S.
     """
     if release is not None:
-        call_helm(target, "be uninstalled", lambda: helm_writer.uninstall(target))
+        call_helm(target, "be uninstalled", lambda: helm_writer.write("uninstall", target))
     for manifest in leftovers:
         api.delete(manifest)
     _wait_until_deleted(api, release.objects if release is not None else leftovers, clock)

@@ -148,6 +148,22 @@ def annotations_of(manifest: Object) -> Mapping[str, str]:
     return manifest["metadata"].get("annotations") or {}
 
 
+def status_of(manifest: Object) -> Object:
+    return manifest.get("status") or {}
+
+
+def condition_of(manifest: Object, kind: str) -> Object:
+    """The condition of that type in the object's status; empty without one."""
+    conditions = status_of(manifest).get("conditions") or ()
+    return next((c for c in conditions if c["type"] == kind), {})
+
+
+def is_rolling(graph: Object) -> bool:
+    """Whether the operator reports a rolling update in progress."""
+    update = status_of(graph).get("rollingUpdate") or {}
+    return update.get("phase") in ("Pending", "InProgress")
+
+
 def component_of(manifest: Object) -> str:
     """The graph's component to which a pod belongs; "" for a pod of something else."""
     return labels_of(manifest).get(POD_COMPONENT, "")

@@ -14,15 +14,14 @@ import httpx
 from penstock.cluster import pods as actions
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
-from penstock.cluster.observe import OwnObjects, read_progress
-from penstock.cluster.pods import Pod, list_pods
-from penstock.cluster.port_forward import forwarded
+from penstock.cluster.pods import Pod, forwarded, list_pods
+from penstock.cluster.progress import OwnObjects, read_progress
 from penstock.cluster.release import Release, require_installed
 from penstock.cluster.rights import FAULT_RIGHTS, Preflight, Verb, needs_to_drill
 from penstock.cluster.workloads import WORKLOAD_KINDS, workloads
 from penstock.drill.faults import Fault, Rotation, split_choices
 from penstock.drill.run import DrillOptions, DrillResult, drill_endpoint
-from penstock.drill.targets import first_model
+from penstock.drill.targets import Target, first_model
 from penstock.errors import ClusterError, DrillError, Problem, UsageError
 from penstock.helm import ReleaseTarget
 from penstock.manifests.deployment import Role
@@ -143,10 +142,8 @@ EVICTION_RETRY_S = 5.0  # as `kubectl drain` waits after a refusal
 UNCORDON_ATTEMPTS, UNCORDON_WAIT_S = 10, 3.0
 
 
-class ClusterRelease:
+class ClusterRelease(Target):
     """An installed release whose pods are ready."""
-
-    is_mocked: bool | None = None
 
     def __init__(
         self,
@@ -337,9 +334,6 @@ class ClusterRelease:
             names = ", ".join(pod.name for pod in self._refused)
             return f"{self._outcome}; not evicted: {names}".removeprefix("; ")
         return self._outcome
-
-    def processes(self) -> Mapping[str, int]:
-        return {}
 
 
 TIMEOUT_S = 30.0

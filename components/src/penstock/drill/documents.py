@@ -4,37 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
 
-from penstock.drill.evaluate import Failure, FailureType, FaultRecord, Row, median, p99
+from penstock.drill.evaluate import FailureType, FaultRecord, FaultRow
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.reports.json_document import Document
-
-SCHEMA_VERSION: Final = 1
-
-
-class FaultRow(Document):
-    """Faults of one kind and target."""
-
-    kind: str
-    """Kind of the faults."""
-    target: str
-    """Component of the processes; `graph` for faults of all processes."""
-    faults: int
-    """Number of faults."""
-    requests: int
-    """Number of requests that ran between one of these faults and its recovery."""
-    failed: Mapping[FailureType, int]
-    """Number of failed requests by type; types without failures are missing."""
-    unavoidable: int
-    """Number of failed requests that no other process could have served."""
-    recovery_s_median: float | None
-    """Median seconds from the injection until all processes are ready and requests complete again;
-    null if none recovered."""
-    recovery_s_p99: float | None
-    """p99 of the seconds until all processes are ready and requests complete again; null if none
-    recovered."""
+from penstock.reports.json_document import Document, VersionedDocument
 
 
 class FailureDocument(Document):
@@ -54,11 +28,9 @@ class FailureDocument(Document):
     """Cause of the failure, as far as it is known."""
 
 
-class DrillDocument(Document):
+class DrillDocument(VersionedDocument):
     """Result of a drill."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     passed: bool
     """Whether no more requests failed than permitted, and all processes recovered."""
     engine_is_substitute: bool | None
@@ -97,50 +69,24 @@ def drill_document(result: DrillResult, repeat: str) -> DrillDocument:
     """``repeat``: the command that runs the same kinds of faults with the same seed."""
     evaluation = result.evaluation
     totals = Counter(failure.type for failure in evaluation.failures)
-    return DrillDocument(
-        schema_version=SCHEMA_VERSION,
+    return DrillDocument.of(
+        *(evaluation, result),
         passed=evaluation.passes,
-        engine_is_substitute=result.engine_is_substitute,
         interrupted=result.was_interrupted,
         command=repeat,
         seed=result.options.seed,
         seconds=round(result.seconds, 1),
-        requests=evaluation.requests,
         failed={type_: totals[type_] for type_ in FailureType},
         unavoidable=sum(failure.is_unavoidable for failure in evaluation.failures),
-        rows=list(map(_row_document, evaluation.rows)),
-        failures=list(map(_failure_document, evaluation.failures)),
-        faults=list(result.faults),
+        failures=[
+            FailureDocument.of(
+                failure,
+                request=failure.request.number,
+                error=failure.request.error,
+                fault=failure.fault.number if failure.fault is not None else None,
+                unavoidable=failure.is_unavoidable,
+            )
+            for failure in evaluation.failures
+        ],
         not_recovered=[fault.number for fault in evaluation.not_recovered],
-        leftovers=list(evaluation.leftovers),
-        permitted=dict(evaluation.permitted),
-        memory=list(result.memory),
     )
-
-
-def _row_document(row: Row) -> FaultRow:
-    return FaultRow(
-        kind=row.kind,
-        target=row.target,
-        faults=row.faults,
-        requests=row.requests,
-        failed=dict(row.failed),
-        unavoidable=row.unavoidable,
-        recovery_s_median=_rounded(median(row.recovery_s)),
-        recovery_s_p99=_rounded(p99(row.recovery_s)),
-    )
-
-
-def _failure_document(failure: Failure) -> FailureDocument:
-    return FailureDocument(
-        request=failure.request.number,
-        type=failure.type,
-        error=failure.request.error,
-        fault=failure.fault.number if failure.fault is not None else None,
-        unavoidable=failure.is_unavoidable,
-        cause=failure.cause,
-    )
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)

@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from penstock.drill.traffic import Ending, StreamResult
 from penstock.manifests.deployment import Role
+from penstock.reports.json_document import Document
+from penstock.simulate.window import percentile
 
 
 class FailureType(StrEnum):
@@ -71,6 +73,11 @@ class FaultRecord:
     if the fault caused none."""
 
     @property
+    def program(self) -> str:
+        """The component of the process; `graph` for a fault of all processes."""
+        return self.target.partition(".")[0]
+
+    @property
     def recovery_s(self) -> float | None:
         """Seconds until all processes are ready and requests complete again; None if the processes
         did not become ready."""
@@ -105,19 +112,27 @@ class Failure:
     cause: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """The faults of one kind on the processes of one program."""
+class FaultRow(Document):
+    """Faults of one kind and target."""
 
     kind: str
+    """Kind of the faults."""
     target: str
-    """The program, or `graph`."""
+    """Component of the processes; `graph` for faults of all processes."""
     faults: int
+    """Number of faults."""
     requests: int
-    """Requests that ran between one of these faults and its recovery."""
+    """Number of requests that ran between one of these faults and its recovery."""
     failed: Mapping[FailureType, int]
+    """Number of failed requests by type; types without failures are missing."""
     unavoidable: int
-    recovery_s: Sequence[float]
+    """Number of failed requests that no other process could have served."""
+    recovery_s_median: float | None
+    """Median seconds from the injection until all processes are ready and requests complete again;
+    null if none recovered."""
+    recovery_s_p99: float | None
+    """p99 of the seconds until all processes are ready and requests complete again; null if none
+    recovered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +141,7 @@ class Evaluation:
 
     requests: int
     failures: tuple[Failure, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[FaultRow, ...]
     not_recovered: tuple[FaultRecord, ...]
     leftovers: tuple[str, ...]
     """Processes and files that were left when the graph had stopped."""
@@ -212,8 +227,7 @@ def evaluate(
             failures.append(_failure(request, type_, _fault_at(at_s, faults), stall_s))
     groups: dict[tuple[str, str], list[FaultRecord]] = {}
     for fault in faults:
-        program = fault.target.partition(".")[0]
-        groups.setdefault((fault.kind, program), []).append(fault)
+        groups.setdefault((fault.kind, fault.program), []).append(fault)
     return Evaluation(
         requests=len(history),
         failures=tuple(failures),
@@ -279,8 +293,7 @@ def _cause(
         return "the fault did not close its connection; a retry should have succeeded", False
     if fault.has_survivor:
         return f"another replica could have served it instead of {fault.target}", False
-    program = fault.target.partition(".")[0]
-    return f"{program} has one replica. Fix: set `{program}.replicas: 2`.", False
+    return f"{fault.program} has one replica. Fix: set `{fault.program}.replicas: 2`.", False
 
 
 def _stalled_by(fault: FaultRecord, request: StreamResult, stall_s: float) -> bool:
@@ -312,14 +325,15 @@ def _row(
     faults: Sequence[FaultRecord],
     history: Sequence[StreamResult],
     failures: Sequence[Failure],
-) -> Row:
+) -> FaultRow:
     numbers = {fault.number for fault in faults}
     failures_of_fault = [
         failure
         for failure in failures
         if failure.fault is not None and failure.fault.number in numbers
     ]
-    return Row(
+    seconds = sorted(fault.recovery_s for fault in faults if fault.recovery_s is not None)
+    return FaultRow(
         kind=kind,
         target=target,
         faults=len(faults),
@@ -330,20 +344,11 @@ def _row(
             if (count := sum(x.type is type_ for x in failures_of_fault))
         },
         unavoidable=sum(failure.is_unavoidable for failure in failures_of_fault),
-        recovery_s=sorted(seconds for fault in faults if (seconds := fault.recovery_s) is not None),
+        recovery_s_median=round(statistics.median(seconds), 2) if seconds else None,
+        recovery_s_p99=round(percentile(seconds, 0.99), 2) if seconds else None,
     )
 
 
 def _overlaps(request: StreamResult, fault: FaultRecord) -> bool:
     end = fault.recovered_s if fault.recovered_s is not None else float("inf")
     return request.started_s <= end and request.ended_s >= fault.started_s
-
-
-def median(values: Sequence[float]) -> float | None:
-    """None for no values."""
-    return statistics.median(values) if values else None
-
-
-def p99(values: Sequence[float]) -> float | None:
-    """The 99th percentile (nearest rank); None for no values."""
-    return sorted(values)[max(0, -(-99 * len(values) // 100) - 1)] if values else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.errors import Problem, UsageError
@@ -73,25 +73,10 @@ class Kind(Effect):
     apply: Apply
     needs: Need | None = None
 
-    def fault(
-        self,
-        target: str,
-        role: Role | None,
-        *,
-        has_survivor: bool,
-        pids: tuple[int, ...] = (),
-        port: int | None = None,
-    ) -> Fault:
-        """One fault of this kind."""
-        return Fault(
-            kind=self.name,
-            target=target,
-            role=role,
-            has_survivor=has_survivor,
-            pids=pids,
-            port=port,
-            **{effect.name: getattr(self, effect.name) for effect in fields(Effect)},
-        )
+    @property
+    def effect(self) -> dict[str, Any]:
+        """The fields of `Effect`, for a fault of this kind."""
+        return {effect.name: getattr(self, effect.name) for effect in fields(Effect)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +140,13 @@ class Schedule:
             kind, program = self._rotation.next(items)
             running = [r for r in state.replicas if r.program == program]
             if program == GRAPH:
-                return kind.fault(GRAPH, None, has_survivor=not kind.is_outage)
+                return Fault(
+                    kind=kind.name,
+                    target=GRAPH,
+                    role=None,
+                    has_survivor=not kind.is_outage,
+                    **kind.effect,
+                )
             if running:
                 return _of_process(kind, self._random.choice(running), running, state)
         return None
@@ -198,6 +189,12 @@ def _of_process(
         survivor = False  # the first frontend is the endpoint
     if is_endpoint and kind.name == "partition":
         survivor = False  # the Envoys share a port
-    role = None if is_service else victim.role
-    port = victim.port if is_endpoint or victim.role is Role.FRONTEND else None
-    return kind.fault(victim.name, role, has_survivor=survivor, pids=(victim.pid,), port=port)
+    return Fault(
+        kind=kind.name,
+        target=victim.name,
+        role=None if is_service else victim.role,
+        has_survivor=survivor,
+        pids=(victim.pid,),
+        port=victim.port if is_endpoint or victim.role is Role.FRONTEND else None,
+        **kind.effect,
+    )

@@ -8,7 +8,6 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import yaml
@@ -66,22 +65,6 @@ def send(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):  # penstock has replaced it meanwhile
             os.kill(pid, number)
-
-
-def _partitioned(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
-    return partitioned(fault.pids)
-
-
-def _lossy_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
-    return lost_packets(LOST_PERCENT)
-
-
-def _slow_network(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
-    return slow_network(SLOW_KBIT_PER_S, SLOWEST_S)
-
-
-def _full_disk(fault: Fault, graph: GraphProcess) -> AbstractContextManager[None]:
-    return full_disk(graph.log.parent)
 
 
 @contextlib.contextmanager
@@ -187,12 +170,19 @@ KINDS: Mapping[str, Kind] = {
         _of_process("term", _signal(signal.SIGTERM), is_replaced=True),
         _of_process("stop-short", _suspended, SHORT_S, stalls=True),
         _of_process("stop-long", _suspended, LONG_S, is_replaced=True, stalls=True),
-        _of_process("partition", _partitioned, PARTITION_S, **NETWORK),
+        _of_process("partition", lambda fault, _: partitioned(fault.pids), PARTITION_S, **NETWORK),
         _of_graph("suspend-all", _suspended, SUSPENSION_S, stalls=True),
         _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
-        _of_graph("packet-loss", _lossy_network, NETWORK_S, **NETWORK),
-        _of_graph("slow-network", _slow_network, NETWORK_S, **NETWORK),
-        _of_graph("disk-full", _full_disk, DISK_S, needs=Need.ISOLATION),
+        _of_graph("packet-loss", lambda *_: lost_packets(LOST_PERCENT), NETWORK_S, **NETWORK),
+        _of_graph(
+            "slow-network",
+            lambda *_: slow_network(SLOW_KBIT_PER_S, SLOWEST_S),
+            NETWORK_S,
+            **NETWORK,
+        ),
+        _of_graph(
+            "disk-full", lambda _, graph: full_disk(graph.log.parent), DISK_S, needs=Need.ISOLATION
+        ),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
         _of_graph("scale", _scaled, needs=Need.REPLICAS),
         _of_graph("edit-twice", _edited_twice, needs=Need.REPLICAS),

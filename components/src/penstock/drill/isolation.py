@@ -109,11 +109,9 @@ def full_disk(mounted: Path) -> Iterator[None]:
         _run("mount", "-o", f"remount,size={usage.total}", str(mounted))
 
 
-@contextlib.contextmanager
-def lost_packets(percent: int) -> Iterator[None]:
+def lost_packets(percent: int) -> contextlib.AbstractContextManager[None]:
     """Drop a percentage of all TCP packets; TCP retransmits them after 0.2 s or more."""
-    with _dropped(_loss(percent)):
-        yield
+    return _dropped(_loss(percent))
 
 
 def _loss(percent: int) -> str:

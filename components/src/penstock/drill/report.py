@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from penstock.drill.evaluate import Failure, FailureType, FaultRecord, Row, median, p99
+from penstock.drill.evaluate import Failure, FailureType, FaultRecord, FaultRow
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
-from penstock.reports.charts import over_time, percentile_curves
+from penstock.reports.charts import binned, over_time, percentile_curves
 from penstock.reports.model import (
     Band,
     Chart,
@@ -23,7 +24,6 @@ from penstock.reports.model import (
     Verdict,
     notes_of,
 )
-from penstock.reports.samples import binned
 from penstock.simulate.window import percentile
 
 SHOWN_FAILURES = 10
@@ -121,51 +121,42 @@ def _memory_line(trend: MemoryTrend) -> str:
     )
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: FaultRow) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
     failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
     counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
     return row.kind, row.target, *counts, _row_recovery(row)
 
 
-def _row_recovery(row: Row) -> str:
-    middle, worst = median(row.recovery_s), p99(row.recovery_s)
-    return f"{middle:.1f} (p99 {worst:.1f})" if middle is not None and worst is not None else "-"
+def _row_recovery(row: FaultRow) -> str:
+    if row.recovery_s_median is None:
+        return "-"
+    return f"{row.recovery_s_median:.1f} (p99 {row.recovery_s_p99:.1f})"
 
 
 def _charts(result: DrillResult) -> Iterator[Chart]:
     """By the second. Faults are shaded, from their injection to their recovery."""
     bins = int(result.seconds) + 1
     seconds = [float(second) for second in range(bins)]
-    bands = [
-        Band(begin=fault.started_s, end=_end(fault, result), text=_named(fault))
-        for fault in result.faults
-    ]
-    faults = "fault, until the recovery"
+    faults: dict[str, Any] = {
+        "bands": [
+            Band(begin=fault.started_s, end=_end(fault, result), text=_named(fault))
+            for fault in result.faults
+        ],
+        "bands_name": "fault, until the recovery",
+    }
     served = [request for request in result.history if not request.error]
     ended = [request.ended_s for request in served]
-    completed = [float(len(requests)) for requests in binned(ended, ended, 1.0, bins)]
-    yield over_time(
-        "Completed requests per second",
-        "requests/s",
-        [Series(name="completed", x=seconds, y=completed)],
-        bands=bands,
-        bands_name=faults,
-    )
+    counts = [float(len(requests)) for requests in binned(ended, ended, 1.0, bins)]
+    completed = Series(name="completed", x=seconds, y=counts)
+    yield over_time("Completed requests per second", "requests/s", [completed], **faults)
     started = [request.started_s for request in served]
     ttft_ms = [(request.first_token_s - request.started_s) * 1000 for request in served]
-    yield over_time(
-        "TTFT by the time a request started",
-        "ms",
-        percentile_curves(started, ttft_ms, SHARES, 1.0, bins),
-        name="TTFT",
-        bands=bands,
-        bands_name=faults,
-    )
+    curves = percentile_curves(started, ttft_ms, SHARES, 1.0, bins)
+    yield over_time("TTFT by the time a request started", "ms", curves, name="TTFT", **faults)
     if result.evaluation.failures:
         failed = list(_failed(result, seconds))
-        title = "Failed requests per second"
-        yield over_time(title, "requests", failed, bands=bands, bands_name=faults)
+        yield over_time("Failed requests per second", "requests", failed, **faults)
 
 
 def _failed(result: DrillResult, seconds: list[float]) -> Iterator[Series]:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from penstock.drill import interrupts
@@ -30,6 +30,7 @@ DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
 SAMPLE = 8
+RECORDED = tuple(field.name for field in fields(FaultRecord))
 REPLICAS = re.compile(r"([\w-]+)\.replicas=(\d+)")
 
 
@@ -333,24 +334,16 @@ class _Drill:
         if recovered is None and self._stopping:
             self._known_until_s = started  # requests from now on may have failed because of it
             return
-        self._faults.append(
-            FaultRecord(
-                number=len(self._faults) + 1,
-                kind=fault.kind,
-                target=fault.target,
-                role=fault.role,
-                started_s=started,
-                ended_s=ended,
-                recovered_s=recovered,
-                has_survivor=fault.has_survivor,
-                clients=clients,
-                port=fault.port,
-                is_outage=fault.is_outage,
-                stalls=fault.stalls,
-                is_of_network=fault.is_of_network,
-                outcome=self._target.outcome(),
-            )
+        record = FaultRecord(
+            **{name: getattr(fault, name) for name in RECORDED if hasattr(fault, name)},
+            number=len(self._faults) + 1,
+            started_s=started,
+            ended_s=ended,
+            recovered_s=recovered,
+            clients=clients,
+            outcome=self._target.outcome(),
         )
+        self._faults.append(record)
         took = "not recovered"
         if recovered is not None:
             took = f"all processes are ready after {recovered - started:.1f} s"

@@ -43,17 +43,12 @@ COMPLETIONS = 3  # in a row, after which an endpoint has recovered
 class Target(Protocol):
     """An endpoint and the faults that can be injected into it."""
 
-    @property
-    def endpoint(self) -> str:
-        """OpenAI base URL, with `/v1`."""
-
-    @property
-    def model(self) -> str:
-        """The served name to request."""
-
-    @property
-    def is_mocked(self) -> bool | None:
-        """Whether mockers run instead of the engine; None if it is not known."""
+    endpoint: str
+    """OpenAI base URL, with `/v1`."""
+    model: str
+    """The served name to request."""
+    is_mocked: bool | None = None
+    """Whether mockers run instead of the engine; None if it is not known."""
 
     def next(self) -> Fault | None:
         """The next fault; None if none is possible."""
@@ -65,20 +60,20 @@ class Target(Protocol):
         been any.
         """
 
-    def outcome(self) -> str:
-        """What the report says about the current fault, such as why it was refused."""
-
     def is_recovered(self, fault: Fault) -> bool:
         """Whether everything serves again."""
 
+    def outcome(self) -> str:
+        """What the report says about the current fault, such as why it was refused."""
+        return ""
+
     def processes(self) -> Mapping[str, int]:
         """Name → pid of the processes whose memory is sampled."""
+        return {}
 
 
-class LocalGraph:
+class LocalGraph(Target):
     """A graph that the drill itself started."""
-
-    is_mocked: bool | None
 
     def __init__(self, process: GraphProcess, choices: Sequence[Choice], seed: int) -> None:
         self._process = process
@@ -106,9 +101,6 @@ class LocalGraph:
         is_gone = not {replica.pid for replica in state.replicas} & set(fault.pids)
         return is_settled(state) and (is_gone or not fault.is_replaced)
 
-    def outcome(self) -> str:
-        return ""
-
     def processes(self) -> Mapping[str, int]:
         rows = self._process.state().get("replicas", ())
         return {"penstock": self._process.pid} | {row["name"]: row["pid"] for row in rows}
@@ -131,13 +123,11 @@ def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
     return [c for c in choices if has_replicas or c.kind.needs is not Need.REPLICAS]
 
 
-class RemoteEndpoint:
+class RemoteEndpoint(Target):
     """An endpoint that the drill did not start: faults are commands of the user.
 
     DrillError when it does not list a model.
     """
-
-    is_mocked: bool | None = None
 
     def __init__(
         self,
@@ -199,12 +189,6 @@ class RemoteEndpoint:
         self._succeeded = self._succeeded + 1 if succeeded else 0
         time.sleep(self._pause_s)
         return self._succeeded >= COMPLETIONS
-
-    def outcome(self) -> str:
-        return ""
-
-    def processes(self) -> Mapping[str, int]:
-        return {}
 
 
 def first_model(client: httpx.Client, endpoint: str) -> str:

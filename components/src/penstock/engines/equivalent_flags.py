@@ -39,7 +39,7 @@ SIMILAR: Sequence[Sequence[str]] = (
 # Flags that only documentation names, and what to write instead of each.
 ONLY_DOCUMENTED = {
     # README files and an error message of 1.0.
-    "--direct-route": "--router-mode direct, which Dynamo has since 1.0",
+    "--direct-route": "--router-mode direct, which Dynamo has since 1.0"
 }
 _MODULES = tuple(engine.module for engine in (Engine.VLLM, Engine.SGLANG, Engine.TRTLLM))
 

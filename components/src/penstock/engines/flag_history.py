@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.engines.flags import Flag, FlagTable, load
+from penstock.engines.flags import Flag, FlagTable, flag_table, load
 from penstock.engines.releases import DEPLOYED, RELEASES
 
 TABLE = "flag_history.json"
@@ -37,14 +37,16 @@ def presence(module: str, spelling: str) -> Presence | None:
     """
     known = list(RELEASES)
     flags = load(TABLE).get(module) or load(ENTRY_POINTS)[module]
-    positive = f"--{spelling.removeprefix('--no-')}"
+    positive = f"--{spelling.removeprefix('--no-').removeprefix('--')}"
+    table = flag_table(module)
+    is_parsed = table is None or table.find(spelling) is not None
     seen = [
         span
         for name, span in flags.items()
         # A name that ends in `-` is the beginning of names that the parser builds.
         if name == positive
         or name.startswith(spelling)
-        or (name.endswith("-") and positive.startswith(name))
+        or (name.endswith("-") and positive.startswith(name) and is_parsed)
     ]
     if not seen:
         return None

@@ -6,10 +6,11 @@ The configuration files of vLLM and SGLang, in which each key is a flag, are rea
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -149,7 +150,7 @@ class GivenFlag:
         if self.text is None:
             return not (self.spelling.startswith("--no-"))
         if self.inner:
-            return self.text.split(",") if self.is_list else _part(self.text)
+            return self.text.split(",") if self.is_list else part_of_section(self.text)
         values = [self._read(text) for text in (self.text, *self.more)]
         return values if self.more else values[0]
 
@@ -166,7 +167,7 @@ class GivenFlag:
     def choice(self) -> str:
         """The text as the parser compares it with the flag's choices."""
         kind, text = self.flag.kind if self.flag else "str", self.text or ""
-        return _snake_case(text) if kind == "_snake_case" else READ_AS.get(kind, {}).get(text, text)
+        return snake_case(text) if kind == "snake_case" else READ_AS.get(kind, {}).get(text, text)
 
     @property
     def reads(self) -> bool:
@@ -190,17 +191,22 @@ SGLANG_UNITS = dict(
 )
 
 
-def _human_int(text: str, units: Mapping[str, int] = VLLM_UNITS) -> int:
-    """vLLM's 8k, 1K and 2M, SGLang's 8k and 1Ki; only decimal units may have a fraction."""
+class FractionError(argparse.ArgumentTypeError, ValueError):
+    """The message is vLLM's."""
+
+
+def human_int(text: str, units: Mapping[str, int] = VLLM_UNITS) -> int:
+    """vLLM's 8k (8000), 1K (1024) and 2M, SGLang's 8k and 1Ki; only decimal units may have a
+    fraction."""
     unit = text.strip().lstrip("0123456789.")
     number = text.strip().removesuffix(unit)
     if unit not in units:
         return int(text)
-    return int(float(number) * units[unit]) if units[unit] % 10 == 0 else int(number) * units[unit]
-
-
-def _sglang_human_int(text: str) -> int:
-    return _human_int(text, SGLANG_UNITS)
+    if units[unit] % 10 == 0:
+        return int(float(number) * units[unit])
+    if "." in number:
+        raise FractionError(f"Decimals are not allowed with binary suffixes like {unit}")
+    return int(number) * units[unit]
 
 
 def _nullable(text: str) -> int | float | None:
@@ -208,12 +214,12 @@ def _nullable(text: str) -> int | float | None:
 
 
 def _optional_human_int(text: str) -> int | str:
-    return text if text.lower() in ("auto", "-1") else _human_int(text)
+    return text if text.lower() in ("auto", "-1") else human_int(text)
 
 
-def _part(text: str) -> Any:
+def part_of_section(text: str) -> Any:
     """A value of `--flag.key` as vLLM reads it: JSON, a number such as 8k, or text."""
-    for read in (load_json, _human_int):
+    for read in (load_json, human_int):
         try:
             return read(text)
         except ValueError:
@@ -221,7 +227,7 @@ def _part(text: str) -> Any:
     return text
 
 
-def _snake_case(text: str) -> str:
+def snake_case(text: str) -> str:
     return text.lower().replace("-", "_")
 
 
@@ -236,12 +242,12 @@ _READ: Mapping[str, Any] = {
     "json": load_json,
     "value": _json_or_text,
     "_json_or_text": _json_or_text,
-    "human_int": _human_int,
-    "sglang_human_int": _sglang_human_int,
+    "human_int": human_int,
+    "sglang_human_int": partial(human_int, units=SGLANG_UNITS),
     "human_int_or_auto": _optional_human_int,
     "nullable_int": _nullable,
     "nullable_float": _nullable,
-    "_snake_case": _snake_case,
+    "snake_case": snake_case,
 }
 
 
@@ -288,8 +294,8 @@ class FlagTable:
             is_list = rest[-1].endswith("+")
             flag, inner = self.by_spelling.get(head), (*rest[:-1], rest[-1].removesuffix("+"))
         wants = not has_value and (flag is None or flag.takes != "none")
-        value = text if has_value else None
-        used = GivenFlag(spelling=spelling, flag=flag, text=value, inner=inner, is_list=is_list)
+        argument = text if has_value else None
+        used = GivenFlag(spelling=spelling, flag=flag, text=argument, inner=inner, is_list=is_list)
         return used, wants
 
     def find(self, spelling: str) -> Flag | None:
@@ -445,11 +451,11 @@ def arguments_of(engine: Engine, table: FlagTable, key: str, value: Any) -> list
     return [flag, json.dumps(value) if isinstance(value, Mapping) else str(value)]
 
 
-def _switch_arguments(engine: Engine, table: FlagTable, flag: str, value: bool) -> list[str]:
+def _switch_arguments(engine: Engine, table: FlagTable, flag: str, is_on: bool) -> list[str]:
     known = table.by_spelling.get(flag)
     if engine is Engine.SGLANG and known is not None and known.takes != "none":
-        return [flag, str(value).lower()]
-    if value:
+        return [flag, str(is_on).lower()]
+    if is_on:
         return [flag]
     negative = f"--no-{flag[2:]}"
     return [negative] if negative in table.by_spelling else []

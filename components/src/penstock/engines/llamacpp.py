@@ -52,8 +52,8 @@ def effective(
 
 
 def _set(options: Mapping[str, Any], name: str) -> Value | Unset:
-    value = options[name]
-    return Unset("llama.cpp's default applies") if value is None else Value(value, name)
+    option = options[name]
+    return Unset("llama.cpp's default applies") if option is None else Value(option, name)
 
 
 def _kv_blocks(options: Mapping[str, Any]) -> Value | Unset:

@@ -10,27 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from penstock.engines.engine import (
-    Effective,
-    Mode,
-    NoSimulation,
-    Simulation,
-    Switch,
-    Unset,
-    Value,
-)
+from penstock.engines.engine import Effective, Mode, NoSimulation, Simulation, Switch, Unset, Value
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.manifests.deployment import Component, Launch
 from penstock.manifests.flags import without_flags
 
 # Planes and discovery on a laptop differ from the cluster's; environment variables set them.
 MODEL_FLAGS = ("--model-path", "--model-name")
-PLANE_FLAGS = (
-    "--discovery-backend",
-    "--request-plane",
-    "--response-plane",
-    "--event-plane",
-)
+PLANE_FLAGS = ("--discovery-backend", "--request-plane", "--response-plane", "--event-plane")
 DEFAULT_KV_BLOCKS = 16384
 DEFAULT_MAX_SEQUENCES = 256
 DEFAULT_MAX_BATCH_TOKENS = 8192
@@ -60,14 +47,7 @@ def simulation(engine: Effective | NoSimulation) -> Simulation | NoSimulation:
         return engine
     engine, adapted = _adapted(engine)
     part = (
-        _Part(
-            arguments=(
-                "--engine-type",
-                engine.backend,
-                "--disaggregation-mode",
-                engine.mode,
-            )
-        )
+        _Part(arguments=("--engine-type", engine.backend, "--disaggregation-mode", engine.mode))
         + _numeric_arguments(engine)
         + _switches(engine)
         + _kv_events(engine)
@@ -157,8 +137,8 @@ class _Number:
 
     @property
     def in_the_mocker(self) -> str:
-        value = self.default if self.setting.value is None else self.setting.value
-        return "no limit" if value is None else str(value)
+        limit = self.default if self.setting.value is None else self.setting.value
+        return "no limit" if limit is None else str(limit)
 
 
 def _numeric_arguments(engine: Effective) -> _Part:

@@ -36,7 +36,7 @@ def fix_of(message: str, module: str, flags: Sequence[str]) -> str:
         if first is not None:
             return f'Remove {unknown[1]}, or set `dynamo: "{first}"`, which has it.'
         close = nearest_name(unknown[1], flags, NEAR)
-        return f"Did you mean {close}?" if close else f"Remove {unknown[1]}."
+        return f"Did you mean `{close}`?" if close else f"Remove {unknown[1]}."
     if argument := _ARGUMENT.search(message):
         return f"Set {argument[1].split('/')[0]} to a value that {module} accepts."
     return "Change the component's command line or environment as the message says."
@@ -55,4 +55,4 @@ def names_an_argument(message: str) -> bool:
 
 def quoted_in(message: str, values: Iterable[str]) -> str | None:
     """The first of the values that the message quotes."""
-    return next((value for value in values if value and value in message), None)
+    return next((text for text in values if text and text in message), None)

@@ -256,19 +256,19 @@ def _not_an_object(text: Any) -> str:
     if not text:
         return ""
     try:
-        value = load_json(text)
+        parsed = load_json(text)
     except ValueError as error:
         return f"{text!r} is not JSON ({error})"
-    return "" if isinstance(value, dict) else f"{text!r} is not a JSON object"
+    return "" if isinstance(parsed, dict) else f"{text!r} is not a JSON object"
 
 
 def _not_a_mapping(path: str, text: str | None) -> str:
     if text is None:
         return ""
     try:
-        value = load(text)
+        content = load(text)
     except yaml.YAMLError as error:
         return f"{path} is not YAML ({' '.join(str(error).split())})"
-    if isinstance(value, dict):
+    if isinstance(content, dict):
         return ""
-    return f"{path} must contain a mapping, got {type(value).__name__}"
+    return f"{path} must contain a mapping, got {type(content).__name__}"

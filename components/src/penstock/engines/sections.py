@@ -64,55 +64,55 @@ def sections() -> Mapping[str, Fields]:
     return {o["flags"][0].lstrip("-"): o["fields"] for o in options if "fields" in o}
 
 
-def section_errors(flag: str, value: Any) -> Iterator[SectionError]:
-    """What the flag's section rejects in ``value``."""
+def section_errors(flag: str, setting: Any) -> Iterator[SectionError]:
+    """What the flag's section rejects in ``setting``."""
     if flag in ALIASES:
         section, key = ALIASES[flag]
-        yield from _value((), value, sections()[section][key])
-    elif flag in sections() and isinstance(value, Mapping):
-        for error in _section((), value, sections()[flag], dashes=flag in DASHED):
+        yield from _value((), setting, sections()[section][key])
+    elif flag in sections() and isinstance(setting, Mapping):
+        for error in _section((), setting, sections()[flag], dashes=flag in DASHED):
             if flag not in LOOSE or error.is_key:
                 yield replace(error, instead=REPLACED_KEYS.get((flag, *error.path), ""))
-    elif flag in sections() and value is not None and not _may_be_json(value):
-        yield SectionError(path=(), message=f"must be a mapping of keys, got {value!r}")
+    elif flag in sections() and setting is not None and not _may_be_json(setting):
+        yield SectionError(path=(), message=f"must be a mapping of keys, got {setting!r}")
 
 
-def _may_be_json(value: Any) -> bool:
+def _may_be_json(setting: Any) -> bool:
     """Whether a text may be JSON that Python cannot read: with a shell variable, or 8k."""
-    return isinstance(value, str) and (value.lstrip().startswith("{") or "$" in value)
+    return isinstance(setting, str) and (setting.lstrip().startswith("{") or "$" in setting)
 
 
 def _section(
     above: Path, values: Mapping[Any, Any], fields: Fields, *, dashes: bool = False
 ) -> Iterator[SectionError]:
-    for name, value in values.items():
+    for name, setting in values.items():
         key, path = str(name), (*above, str(name))
         field = fields.get(key.replace("-", "_") if dashes else key)
         if field is None:
             near = nearest_name(key, fields, NEAR)
             message = f"unknown key {key!r}"
             yield SectionError(path=path, message=message, near=near, is_key=True)
-        elif "fields" in field and isinstance(value, Mapping):
-            yield from _section(path, value, field["fields"])
+        elif "fields" in field and isinstance(setting, Mapping):
+            yield from _section(path, setting, field["fields"])
         else:
-            yield from _value(path, value, field)
+            yield from _value(path, setting, field)
 
 
-def _value(path: Path, value: Any, field: Mapping[str, Any]) -> Iterator[SectionError]:
+def _value(path: Path, setting: Any, field: Mapping[str, Any]) -> Iterator[SectionError]:
     names, choices = field.get("names"), field.get("choices")
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if names and isinstance(value, str) and value.upper() not in map(str.upper, names):
-        if value.lower() != "auto" or AUTO not in names:
-            near = nearest(value, names)
-            message = f"is {value}, but must be {_one_of(names)}"
+    is_number = isinstance(setting, (int, float)) and not isinstance(setting, bool)
+    if names and isinstance(setting, str) and setting.upper() not in map(str.upper, names):
+        if setting.lower() != "auto" or AUTO not in names:
+            near = nearest(setting, names)
+            message = f"is {setting}, but must be {_one_of(names)}"
             yield SectionError(path=path, message=message, near=near, is_choice=True)
-    elif choices and value is not None and value not in choices:
+    elif choices and setting is not None and setting not in choices:
         words = [str(choice) for choice in choices if choice is not None]
-        near = nearest(str(value), words)
-        message = f"is {value}, but must be {_one_of(words)}"
+        near = nearest(str(setting), words)
+        message = f"is {setting}, but must be {_one_of(words)}"
         yield SectionError(path=path, message=message, near=near, is_choice=True)
-    elif is_number and (limit := _outside(value, field)):
-        yield SectionError(path=path, message=f"is {value}, but must be {limit}")
+    elif is_number and (limit := _outside(setting, field)):
+        yield SectionError(path=path, message=f"is {setting}, but must be {limit}")
 
 
 def _one_of(names: Sequence[str]) -> str:
@@ -120,14 +120,14 @@ def _one_of(names: Sequence[str]) -> str:
     return f"one of {listed}" + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
 
 
-def _outside(value: float, field: Mapping[str, Any]) -> str:
+def _outside(number: float, field: Mapping[str, Any]) -> str:
     """The bound that the number violates; empty if none."""
-    if "above" in field and value <= field["above"]:
+    if "above" in field and number <= field["above"]:
         return f"above {field['above']}"
-    if "least" in field and value < field["least"]:
+    if "least" in field and number < field["least"]:
         return f"at least {field['least']}"
-    if "below" in field and value >= field["below"]:
+    if "below" in field and number >= field["below"]:
         return f"below {field['below']}"
-    if "most" in field and value > field["most"]:
+    if "most" in field and number > field["most"]:
         return f"at most {field['most']}"
     return ""

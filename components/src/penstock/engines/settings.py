@@ -11,12 +11,65 @@ from functools import cached_property
 from typing import Any
 
 from penstock.engines.flags import GivenFlag, arguments_of, flag_table, given_flags
-from penstock.engines.setting_names import COMMON_SETTINGS, MOCKER_FLAGS, PARTS, TRTLLM_FLAGS
 from penstock.engines.trtllm_arguments import converted
 from penstock.manifests.deployment import Component, Engine, KnownConfig, Launch
 from penstock.strict_yaml.loader import load_json
 
 Path = tuple[str | int, ...]
+
+# Settings that several engines have, with the name of each engine for it: a dotted key of its file,
+# or its flag without dashes.
+_ENGINES = (Engine.TRTLLM, Engine.VLLM, Engine.SGLANG, Engine.LLAMACPP, Engine.MOCKER)
+_NAMES = {
+    "model": "model model model-path model model-path",
+    "tensor_parallel": "tensor_parallel_size tensor-parallel-size tp-size - -",
+    "pipeline_parallel": "pipeline_parallel_size pipeline-parallel-size pp-size - -",
+    "data_parallel": "- data-parallel-size dp-size - -",
+    "context_length": "max_seq_len max-model-len context-length n_ctx_seq engine.max_model_len",
+    "block_size": "kv_cache_config.tokens_per_block block-size"
+    " page-size block_size engine.block_size",
+    "kv_dtype": "kv_cache_config.dtype kv-cache-dtype kv-cache-dtype - engine.kv_cache_dtype",
+    "dtype": "dtype dtype dtype - -",
+    "max_sequences": "max_batch_size max-num-seqs"
+    " max-running-requests n_parallel engine.max_num_seqs",
+    "max_batch_tokens": "max_num_tokens max-num-batched-tokens"
+    " chunked-prefill-size n_batch engine.max_num_batched_tokens",
+    "memory_fraction": "kv_cache_config.free_gpu_memory_fraction gpu-memory-utilization"
+    " mem-fraction-static - -",
+    "speculation": "speculative_config speculative-config speculative-algorithm - -",
+}
+COMMON_SETTINGS: Mapping[str, Mapping[Engine, str]] = {
+    setting: {e: name for e, name in zip(_ENGINES, names.split(), strict=True) if name != "-"}
+    for setting, names in _NAMES.items()
+}
+# The command line's word for keys of TensorRT-LLM's file (dynamo/trtllm/args.py 1.6.1).
+TRTLLM_FLAGS = {
+    "model": "model",
+    "tensor-parallel-size": "tensor_parallel_size",
+    "pipeline-parallel-size": "pipeline_parallel_size",
+    "expert-parallel-size": "moe_expert_parallel_size",
+    "enable-attention-dp": "enable_attention_dp",
+    "max-batch-size": "max_batch_size",
+    "max-num-tokens": "max_num_tokens",
+    "max-seq-len": "max_seq_len",
+    "max-beam-width": "max_beam_width",
+    "free-gpu-memory-fraction": "kv_cache_config.free_gpu_memory_fraction",
+    "load-format": "load_format",
+}
+# The mocker's flags for keys of its file, which replaces the command line.
+MOCKER_FLAGS = {
+    "block-size": "engine.block_size",
+    "max-model-len": "engine.max_model_len",
+    "max-num-seqs": "engine.max_num_seqs",
+    "max-num-batched-tokens": "engine.max_num_batched_tokens",
+    "kv-cache-dtype": "engine.kv_cache_dtype",
+}
+# vLLM's flags for parts of a section (vllm/engine/arg_utils.py 0.31.0).
+PARTS = {
+    "spec-method": "speculative-config.method",
+    "spec-model": "speculative-config.model",
+    "spec-tokens": "speculative-config.num_speculative_tokens",
+}
 
 OVERRIDE = "override-engine-args"
 TRUE = ("true", "1", "yes", "on")
@@ -80,13 +133,13 @@ class Settings:
             return self._assembled(key)
         if above is None:
             return None
-        value: Any = above.value
+        part: Any = above.value
         for step in rest:
-            if not isinstance(value, Mapping) or step not in value:
+            if not isinstance(part, Mapping) or step not in part:
                 return None
-            value = value[step]
+            part = part[step]
         return Setting(
-            value,
+            part,
             above.location.below(*rest) if above.location.what == "config" else above.location,
         )
 
@@ -143,12 +196,12 @@ def _merged(values: Iterable[tuple[str, Setting]]) -> dict[str, Setting]:
     `REPLACED` (dynamo/trtllm/utils/trtllm_utils.py 1.6.1, `deep_update`)."""
     merged: dict[str, Setting] = {}
     for key, setting in values:
-        below, location, value = merged.get(key), setting.location, setting.value
+        below, location, argument = merged.get(key), setting.location, setting.value
         if key in REPLACED:
             merged = {k: v for k, v in merged.items() if not k.startswith(f"{key}.")}
-        elif below and isinstance(below.value, Mapping) and isinstance(value, Mapping):
-            location, value = below.location, {**below.value, **value}
-        merged[key] = Setting(value, location)
+        elif below and isinstance(below.value, Mapping) and isinstance(argument, Mapping):
+            location, argument = below.location, {**below.value, **argument}
+        merged[key] = Setting(argument, location)
     return merged
 
 
@@ -208,18 +261,18 @@ class _Reader:
         return (*self._file(), *self._command_line())
 
     def _file(self) -> Iterator[tuple[str, Setting]]:
-        for key, value in self.file.items():
+        for key, argument in self.file.items():
             name = str(key)
             location = Location(self.component, "config", (name,))
             if self.engine in (Engine.VLLM, Engine.SGLANG):
-                yield from self._file_flag(name, Setting(value, location))
-            elif (self.engine is Engine.MOCKER and isinstance(value, Mapping)) or (
-                name == "kv_cache_config" and isinstance(value, Mapping)
+                yield from self._file_flag(name, Setting(argument, location))
+            elif (self.engine is Engine.MOCKER and isinstance(argument, Mapping)) or (
+                name == "kv_cache_config" and isinstance(argument, Mapping)
             ):
-                for inner, item in value.items():
+                for inner, item in argument.items():
                     yield f"{name}.{inner}", Setting(item, location.below(str(inner)))
             else:
-                yield name, Setting(value, location)
+                yield name, Setting(argument, location)
 
     def _file_flag(self, key: str, setting: Setting) -> Iterator[tuple[str, Setting]]:
         table = flag_table(self.engine.module)
@@ -251,8 +304,8 @@ class _Reader:
         for flag, key in TRTLLM_FLAGS.items():
             name = f"DYN_TRTLLM_{flag.upper().replace('-', '_')}"
             if text := self.env.get(name):
-                value = text.lower() in TRUE if key == "enable_attention_dp" else _plain(text)
-                yield key, Setting(value, Location(self.component, "env", (name,)))
+                argument = text.lower() in TRUE if key == "enable_attention_dp" else _plain(text)
+                yield key, Setting(argument, Location(self.component, "env", (name,)))
 
     def _by_spelling(
         self, spelling: str, setting: Setting, used: GivenFlag | None = None
@@ -306,13 +359,13 @@ def overrides(
         yield Location(component, "args", (last,)), dotted
 
 
-def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(tree: dict[str, Any], path: list[str], argument: Any) -> None:
     for step in path[:-1]:
         below = tree.setdefault(step, {})
         if not isinstance(below, dict):
             return  # the worker rejects it
         tree = below
-    tree[path[-1]] = value
+    tree[path[-1]] = argument
 
 
 def _inferred(text: str) -> Any:

@@ -16,11 +16,7 @@ from penstock.engines.engine import (
 )
 from penstock.engines.parsers import NotParsed, Parsed
 from penstock.engines.settings import Settings, read_settings
-from penstock.manifests.deployment import (
-    Component,
-    Launch,
-    UnknownConfig,
-)
+from penstock.manifests.deployment import Component, Launch, UnknownConfig
 from penstock.text.values import as_mapping, positive_int
 
 # Workers that register no chat model.
@@ -69,13 +65,13 @@ def effective(
 
 def _text(settings: Settings, flag: str, default: str = "") -> str:
     """The value of a flag; the default without one."""
-    value = settings.value(flag)
-    return default if value is None or isinstance(value, bool) else str(value)
+    argument = settings.value(flag)
+    return default if argument is None or isinstance(argument, bool) else str(argument)
 
 
 def _count(settings: Settings, flag: str, reason: str, assumed: int | None = None) -> Value | Unset:
-    value = positive_int(settings.value(flag))
-    return Unset(reason, assumed) if value is None else Value(value, f"--{flag}")
+    count = positive_int(settings.value(flag))
+    return Unset(reason, assumed) if count is None else Value(count, f"--{flag}")
 
 
 def _batch_tokens(settings: Settings) -> Value | Unset:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from itertools import accumulate
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar, NoReturn
 
+from penstock.engines.flags import human_int, part_of_section, snake_case
+from penstock.engines.flags import load as load_table
 from penstock.strict_yaml.loader import load, load_json
 from penstock.text.names import nearest
 
@@ -84,30 +85,11 @@ PLANNER: Substitutes = {
 
 
 Converter = Callable[[str], Any]
-MULTIPLIERS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-BINARY_MULTIPLIERS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-
-
-def human_int(text: str) -> int:
-    """`1k` is 1000, `1K` is 1024, `25.6k` is 25600."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", text.strip())
-    if match is None:
-        return int(text)
-    number, suffix = match.groups()
-    if suffix in MULTIPLIERS:
-        return int(float(number) * MULTIPLIERS[suffix])
-    if "." in number:
-        raise argparse.ArgumentTypeError(
-            f"Decimals are not allowed with binary suffixes like {suffix}"
-        )
-    return int(number) * BINARY_MULTIPLIERS[suffix]
 
 
 class FlexibleArgumentParser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
-        self,
-        args: Sequence[str] | None = None,
-        namespace: argparse.Namespace | None = None,
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         words = list(sys.argv[1:] if args is None else args)
         if "--config" in words:
@@ -130,20 +112,20 @@ class FlexibleArgumentParser(argparse.ArgumentParser):
             config = load(file.read())
         if not isinstance(config, dict):
             self._config_error(path, "must hold a mapping of flags to values")
-        return [word for key, value in config.items() for word in self._words(f"--{key}", value)]
+        return [word for key, entry in config.items() for word in self._words(f"--{key}", entry)]
 
     def _config_error(self, path: str, what: str) -> NoReturn:
         self.error(f"argument --config: the config file {path} {what}")
 
-    def _words(self, flag: str, value: Any) -> list[str]:
-        if value is True:
+    def _words(self, flag: str, setting: Any) -> list[str]:
+        if setting is True:
             return [flag]
-        if value is False:
+        if setting is False:
             negated = "--no-" + flag.removeprefix("--")
             return [negated] if negated in self._option_string_actions else []
-        if isinstance(value, list):
-            return [flag, *map(str, value)] if value else []
-        return [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+        if isinstance(setting, list):
+            return [flag, *map(str, setting)] if setting else []
+        return [flag, json.dumps(setting) if isinstance(setting, dict) else str(setting)]
 
 
 def _normal_spelling(args: list[str]) -> list[str]:
@@ -163,9 +145,9 @@ def _normal_spelling(args: list[str]) -> list[str]:
 
 
 def _dashed(arg: str) -> str:
-    flag, equals, value = arg.partition("=")
+    flag, equals, text = arg.partition("=")
     head, dot, keys = flag.partition(".")
-    return head.replace("_", "-") + dot + keys + equals + value
+    return head.replace("_", "-") + dot + keys + equals + text
 
 
 def _gather_dotted(args: list[str]) -> list[str]:
@@ -174,14 +156,14 @@ def _gather_dotted(args: list[str]) -> list[str]:
     gathered: dict[str, dict[str, Any]] = {}
     words = iter(args)
     for word in words:
-        flag, equals, value = word.partition("=")
+        flag, equals, text = word.partition("=")
         if not (flag.startswith("-") and "." in flag) or _is_number(flag):
             plain.append(word)
             continue
         if not equals:
-            value = next(words, "")
+            text = next(words, "")
         name, *keys = flag.removesuffix("+").split(".")
-        parsed = value.split(",") if flag.endswith("+") else _json_or_number_or_text(value)
+        parsed = text.split(",") if flag.endswith("+") else part_of_section(text)
         _merge(gathered.setdefault(name, {}), _nest(keys, parsed))
     return plain + [word for name, tree in gathered.items() for word in (name, json.dumps(tree))]
 
@@ -191,39 +173,21 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"-\d*\.\d+", text) is not None
 
 
-def _json_or_number_or_text(text: str) -> Any:
-    readers: tuple[Callable[[str], Any], ...] = (json.loads, human_int)
-    for reader in readers:
-        try:
-            return reader(text)
-        except (ValueError, argparse.ArgumentTypeError):
-            continue
-    return text
-
-
-def _nest(keys: list[str], value: Any) -> dict[str, Any]:
+def _nest(keys: list[str], inner: Any) -> dict[str, Any]:
     for key in reversed(keys):
-        value = {key: value}
-    nested: dict[str, Any] = value
+        inner = {key: inner}
+    nested: dict[str, Any] = inner
     return nested
 
 
 def _merge(tree: dict[str, Any], update: dict[str, Any]) -> None:
-    for key, value in update.items():
-        if isinstance(value, dict) and isinstance(tree.get(key), dict):
-            _merge(tree[key], value)
-        elif isinstance(value, list) and isinstance(tree.get(key), list):
-            tree[key] += value
+    for key, part in update.items():
+        if isinstance(part, dict) and isinstance(tree.get(key), dict):
+            _merge(tree[key], part)
+        elif isinstance(part, list) and isinstance(tree.get(key), list):
+            tree[key] += part
         else:
-            tree[key] = value
-
-
-def flag_table() -> dict[str, Any]:
-    """The generated table: `made_by` and `options`."""
-    table: dict[str, Any] = json.loads(
-        files("penstock.engines.data").joinpath("vllm_flags.json").read_text("utf-8")
-    )
-    return table
+            tree[key] = part
 
 
 class AsyncEngineArgs(SimpleNamespace):
@@ -233,7 +197,7 @@ class AsyncEngineArgs(SimpleNamespace):
     def add_cli_args(
         parser: argparse.ArgumentParser, async_args_only: bool = False
     ) -> argparse.ArgumentParser:
-        for option in flag_table()["options"]:
+        for option in load_table("vllm_flags.json")["options"]:
             _add_option(parser, option)
         return parser
 
@@ -299,10 +263,10 @@ def _object(text: str, fields: Mapping[str, Mapping[str, Any]]) -> SimpleNamespa
         close = nearest(unknown[0], fields)
         hint = f"did you mean {close}?" if close else f"known: {', '.join(sorted(fields))}"
         raise argparse.ArgumentTypeError(f"unknown key {', '.join(unknown)} ({hint})")
-    for key, value in values.items():
+    for key, setting in values.items():
         choices = fields[key].get("choices")
-        if choices is not None and value not in choices:
-            raise argparse.ArgumentTypeError(f"{key}: {value!r} is none of {choices}")
+        if choices is not None and setting not in choices:
+            raise argparse.ArgumentTypeError(f"{key}: {setting!r} is none of {choices}")
     defaults = {name: field["default"] for name, field in fields.items()}
     merged = SimpleNamespace(**(defaults | values))
     if "kv_connector" in fields and merged.kv_connector and merged.kv_role is None:
@@ -315,19 +279,13 @@ def _without_suffixes(text: str) -> str:
     parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
     for at in range(0, len(parts), 2):
         parts[at] = re.sub(
-            r"\b\d+(?:\.\d+)?[kKmMgGtT]\b",
-            lambda number: str(human_int(number[0])),
-            parts[at],
+            r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda number: str(human_int(number[0])), parts[at]
         )
     return "".join(parts)
 
 
 def _human_int_or_auto(text: str) -> int:
     return -1 if text.strip().lower() in ("-1", "auto") else human_int(text)
-
-
-def _snake_case(text: str) -> str:
-    return text.lower().replace("-", "_")
 
 
 for _converter_of_int in (human_int, _human_int_or_auto):
@@ -340,7 +298,7 @@ CONVERTERS: Mapping[str, Converter] = {
     "human_int": human_int,
     "human_int_or_auto": _human_int_or_auto,
     "json_or_str": _json_or_text,
-    "snake_case": _snake_case,
+    "snake_case": snake_case,
 }
 
 

@@ -114,15 +114,15 @@ def _effective(
 
 
 def _count(arguments: EngineArguments, key: str, reason: str) -> Value | Unset:
-    value = positive_int(arguments.get(key))
-    return Unset(reason) if value is None else Value(value, arguments.source(key))
+    count = positive_int(arguments.get(key))
+    return Unset(reason) if count is None else Value(count, arguments.source(key))
 
 
 def _block_size(arguments: EngineArguments) -> Value:
-    value = positive_int(arguments.get("kv_cache_config.tokens_per_block"))
-    if value is None:
+    tokens = positive_int(arguments.get("kv_cache_config.tokens_per_block"))
+    if tokens is None:
         return Value(TOKENS_PER_BLOCK, arguments.default)
-    return Value(value, "kv_cache_config.tokens_per_block")
+    return Value(tokens, "kv_cache_config.tokens_per_block")
 
 
 def _kv_blocks(arguments: EngineArguments, block_size: int) -> Value | Unset:
@@ -161,10 +161,7 @@ def _kv_events(launch: Launch, settings: Mapping[str, Any]) -> Switch:
 
 
 def _not_simulated(
-    component: Component,
-    launch: Launch,
-    settings: Mapping[str, Any],
-    arguments: EngineArguments,
+    component: Component, launch: Launch, settings: Mapping[str, Any], arguments: EngineArguments
 ) -> tuple[str, ...]:
     lines = []
     if isinstance(config := component.engine_config, UnknownConfig):

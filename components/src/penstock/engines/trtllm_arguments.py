@@ -93,26 +93,26 @@ def _file() -> Node:
     return table
 
 
-def _with_booleans(node: Node, value: Any) -> Any:
-    if isinstance(value, Mapping):
+def _with_booleans(node: Node, argument: Any) -> Any:
+    if isinstance(argument, Mapping):
         keys = node.get("keys", {})
-        return {key: _with_booleans(keys.get(key, {}), inner) for key, inner in value.items()}
+        return {key: _with_booleans(keys.get(key, {}), inner) for key, inner in argument.items()}
     types = (node.get("type"), *(option["type"] for option in node.get("options", ())))
-    return BOOLEANS.get(str(value).lower(), value) if "bool" in types else value
+    return BOOLEANS.get(str(argument).lower(), argument) if "bool" in types else argument
 
 
-def _refused(node: Node, value: Any, path: Path) -> Iterator[Refusal]:
-    if value is None:
+def _refused(node: Node, argument: Any, path: Path) -> Iterator[Refusal]:
+    if argument is None:
         if not node.get("null"):
             dotted = _dotted(path)
             fix = f"Remove {dotted}, or set a value."
             yield Refusal(path=path, message=f"{dotted} must not be null", fix=fix)
     elif node["type"] in NESTED:
-        yield from NESTED[node["type"]](node, value, path)
+        yield from NESTED[node["type"]](node, argument, path)
     elif node["type"] == "choice":
-        yield from _choice(node, value, path)
+        yield from _choice(node, argument, path)
     elif node["type"] != "any":
-        yield from _expected(path, value, READ[node["type"]], node)
+        yield from _expected(path, argument, READ[node["type"]], node)
 
 
 def _section(node: Node, values: Any, path: Path) -> Iterator[Refusal]:
@@ -153,12 +153,12 @@ def _tagged(node: Node, values: Any, path: Path) -> Iterator[Refusal]:
         yield _not_a_choice(at, message, nearest(str(kind), options, NEAR), options)
 
 
-def _one_of_options(node: Node, value: Any, path: Path) -> Iterator[Refusal]:
+def _one_of_options(node: Node, argument: Any, path: Path) -> Iterator[Refusal]:
     """What the option for this kind of value refuses, if none accepts the value."""
     options: list[Node] = node["options"]
-    all_refused = [[*_refused(option, value, path)] for option in options]
+    all_refused = [[*_refused(option, argument, path)] for option in options]
     if all(all_refused):
-        is_section = isinstance(value, Mapping)
+        is_section = isinstance(argument, Mapping)
         likely = [option["type"] == "section" for option in options]
         yield from all_refused[likely.index(True) if is_section and True in likely else 0]
 
@@ -191,21 +191,21 @@ NESTED: Mapping[str, Callable[[Node, Any, Path], Iterator[Refusal]]] = {
 }
 
 
-def _choice(node: Node, value: Any, path: Path) -> Iterator[Refusal]:
+def _choice(node: Node, argument: Any, path: Path) -> Iterator[Refusal]:
     names: Sequence[str] = node["of"]
-    if node.get("by_number") and type(value) is int and value in range(len(names)):
+    if node.get("by_number") and type(argument) is int and argument in range(len(names)):
         return
-    text = value.lower() if node.get("any_case") and isinstance(value, str) else value
+    text = argument.lower() if node.get("any_case") and isinstance(argument, str) else argument
     if isinstance(text, str) and text in (*names, *node.get("also", ())):
         return
     dotted = _dotted(path)
-    if removed := REMOVED_VALUES.get((dotted, str(value))):
-        yield _removed(path, repr(value), removed)
+    if removed := REMOVED_VALUES.get((dotted, str(argument))):
+        yield _removed(path, repr(argument), removed)
         return
     quoted = [f"'{name}'" for name in names]
     choices = " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
-    message = f"{_short(value)} is not accepted: input should be {choices}"
-    near = OTHER_NAMES.get((dotted, str(value))) or nearest(str(value), names, NEAR)
+    message = f"{_short(argument)} is not accepted: input should be {choices}"
+    near = OTHER_NAMES.get((dotted, str(argument))) or nearest(str(argument), names, NEAR)
     yield _not_a_choice(path, message, near, names)
 
 
@@ -214,58 +214,58 @@ def _not_a_choice(path: Path, message: str, near: str, names: Iterable[str]) -> 
     return Refusal(
         path=path,
         message=message,
-        fix=f"Did you mean {near}?" if near else _one_of(names),
+        fix=f"Did you mean `{near}`?" if near else _one_of(names),
         config={_dotted(path): near} if near and not is_in_list else {},
         is_of_others=not near,
     )
 
 
 def _expected(
-    path: Path, value: Any, read: Callable[[Node, Any], object], node: Node
+    path: Path, argument: Any, read: Callable[[Node, Any], object], node: Node
 ) -> Iterator[Refusal]:
     try:
-        read(node, value)
+        read(node, argument)
     except ValueError as error:
-        yield _wrong(path, value, str(error))
+        yield _wrong(path, argument, str(error))
 
 
-def _wrong(path: Path, value: Any, expected: str) -> Refusal:
+def _wrong(path: Path, argument: Any, expected: str) -> Refusal:
     """The refusal in pydantic's words: `a valid integer, unable to parse string as an integer`."""
     kind = expected.partition(",")[0].replace("valid ", "").replace("a integer", "an integer")
     kind = kind if kind.startswith(("a ", "an ")) else f"a number {kind}"
-    message = f"{_short(value)} is not accepted: input should be {expected}"
+    message = f"{_short(argument)} is not accepted: input should be {expected}"
     return Refusal(path=path, message=message, fix=f"Write {kind}.")
 
 
-def _integer(node: Node, value: Any) -> int:
+def _integer(node: Node, argument: Any) -> int:
     number: int
-    if node.get("strict") and type(value) is not int:
+    if node.get("strict") and type(argument) is not int:
         raise ValueError("a valid integer")
-    if isinstance(value, str):
+    if isinstance(argument, str):
         try:
-            number = int(value.strip().removesuffix(".0"))
+            number = int(argument.strip().removesuffix(".0"))
         except ValueError:
             text = "a valid integer, unable to parse string as an integer"
             raise ValueError(text) from None
-    elif isinstance(value, float):
-        if not math.isfinite(value):
+    elif isinstance(argument, float):
+        if not math.isfinite(argument):
             raise ValueError("a finite number")
-        if value != int(value):
+        if argument != int(argument):
             raise ValueError("a valid integer, got a number with a fractional part")
-        number = int(value)
-    elif isinstance(value, int):
-        number = int(value)
+        number = int(argument)
+    elif isinstance(argument, int):
+        number = int(argument)
     else:
         raise ValueError("a valid integer")
     _require_limits(node, number)
     return number
 
 
-def _float(node: Node, value: Any) -> float:
-    if not isinstance(value, (int, float, str)):
+def _float(node: Node, argument: Any) -> float:
+    if not isinstance(argument, (int, float, str)):
         raise ValueError("a valid number")
     try:
-        number = float(value)
+        number = float(argument)
     except ValueError:
         text = "a valid number, unable to parse string as a number"
         raise ValueError(text) from None
@@ -279,23 +279,23 @@ def _require_limits(node: Node, number: float) -> None:
             raise ValueError(words.format(node[name]))
 
 
-def _boolean(_: Node, value: Any) -> None:
-    if not isinstance(value, (bool, int, float, str)):
+def _boolean(_: Node, argument: Any) -> None:
+    if not isinstance(argument, (bool, int, float, str)):
         raise ValueError("a valid boolean")
-    if value not in (0, 1) and str(value).lower() not in BOOLEANS:
+    if argument not in (0, 1) and str(argument).lower() not in BOOLEANS:
         raise ValueError("a valid boolean, unable to interpret input")
 
 
-def _text(node: Node, value: Any) -> None:
-    if not isinstance(value, str):
+def _text(node: Node, argument: Any) -> None:
+    if not isinstance(argument, str):
         raise ValueError("a valid string")
-    if len(value) < node.get("min_length", 0):
+    if len(argument) < node.get("min_length", 0):
         raise ValueError("a value that is not empty")
 
 
-def _text_or_number(_: Node, value: Any) -> None:
+def _text_or_number(_: Node, argument: Any) -> None:
     """The value of an environment variable, which the engine converts."""
-    if not isinstance(value, (str, int, float)):
+    if not isinstance(argument, (str, int, float)):
         raise ValueError("a valid string")
 
 
@@ -308,12 +308,12 @@ READ: Mapping[str, Callable[[Node, Any], object]] = {
 }
 
 
-def _unknown(path: Path, value: Any, names: Sequence[str]) -> Refusal:
+def _unknown(path: Path, argument: Any, names: Sequence[str]) -> Refusal:
     dotted = _dotted(path)
     if removed := REMOVED.get(dotted):
         refusal = _removed(path, dotted, removed)
-        takes_value = removed.key and not isinstance(value, Mapping)
-        return replace(refusal, config={removed.key: value}) if takes_value else refusal
+        takes_value = removed.key and not isinstance(argument, Mapping)
+        return replace(refusal, config={removed.key: argument}) if takes_value else refusal
     if added := ADDED.get(dotted):
         message = f"{dotted} requires TensorRT-LLM {added.since}"
         fix = f"Remove it, or use an image of Dynamo {'.'.join(map(str, added.dynamo))} or later."
@@ -326,8 +326,8 @@ def _unknown(path: Path, value: Any, names: Sequence[str]) -> Refusal:
         path=path,
         kind=Kind.UNKNOWN,
         message=f"unknown key {path[-1]!r} in {above or 'the file'}",
-        fix=f"Did you mean {near}?" if near else f"{advice} Known keys: {', '.join(names[:12])}.",
-        config={f"{above}.{near}".lstrip("."): value} if near else {},
+        fix=f"Did you mean `{near}`?" if near else f"{advice} Known keys: {', '.join(names[:12])}.",
+        config={f"{above}.{near}".lstrip("."): argument} if near else {},
         replaces=str(path[-1]) if near else None,
         is_of_others=not near,
     )

@@ -44,40 +44,56 @@ class AddedKey:
     dynamo: Version
 
 
+def _keys(removed: RemovedKey, keys: str) -> dict[str, RemovedKey]:
+    return dict.fromkeys(keys.split(), removed)
+
+
 _FLAT = "1.0.0"
 _ENGINE = RemovedKey("1.0.0", note="it belonged to the TensorRT engine backend")
+# Keys whose value another key takes unchanged, since 1.0.0.
+_MOVED = {
+    "cuda_graph_batch_sizes": "cuda_graph_config.batch_sizes",
+    "cuda_graph_max_batch_size": "cuda_graph_config.max_batch_size",
+    "cuda_graph_padding_enabled": "cuda_graph_config.enable_padding",
+    "cuda_graph_config.padding_enabled": "cuda_graph_config.enable_padding",
+    "cuda_graph_config.cuda_graph_batch_sizes": "cuda_graph_config.batch_sizes",
+    "moe_backend": "moe_config.backend",
+    "moe_load_balancer": "moe_config.load_balancer",
+    "moe_max_num_tokens": "moe_config.max_num_tokens",
+    "kv_cache_dtype": "kv_cache_config.dtype",
+    "autotuner_enabled": "enable_autotuner",
+    "torch_compile_config.torch_compile_fullgraph": "torch_compile_config.enable_fullgraph",
+    "torch_compile_config.torch_compile_inductor_enabled": "torch_compile_config.enable_inductor",
+    "torch_compile_config.torch_compile_piecewise_cuda_graph": "prefill_cuda_graph_backend",
+    "max_lora_rank": "lora_config.max_lora_rank",
+    "max_loras": "lora_config.max_loras",
+    "max_cpu_loras": "lora_config.max_cpu_loras",
+    "speculative_config.pytorch_weights_path": "speculative_config.speculative_model",
+}
 REMOVED: Mapping[str, RemovedKey] = {
+    **{old: RemovedKey(_FLAT, new) for old, new in _MOVED.items()},
+    **_keys(
+        _ENGINE,
+        "extended_runtime_perf_knob_config auto_parallel auto_parallel_world_size calib_config"
+        " embedding_parallel_mode enable_build_cache enable_tqdm fast_build workspace",
+    ),
+    **_keys(RemovedKey(_FLAT), "mixed_sampler enable_prompt_adapter max_prompt_adapter_token"),
+    **_keys(
+        RemovedKey("1.3.0 or earlier"), "enable_mixed_sampler batching_type normalize_log_probs"
+    ),
+    **_keys(RemovedKey("0.21"), "mixed_decoder enable_trtllm_decoder"),
+    **_keys(RemovedKey("1.1.0"), "enable_trtllm_sampler use_torch_sampler"),
+    **_keys(
+        RemovedKey("1.3.0rc27", dynamo=(1, 6)),
+        "speculative_config.eagle3_one_model speculative_config.greedy_sampling"
+        " speculative_config.posterior_threshold speculative_config.mtp_eagle_one_model",
+    ),
     "use_cuda_graph": RemovedKey(_FLAT, instead="cuda_graph_config (null switches graphs off)"),
-    "cuda_graph_batch_sizes": RemovedKey(_FLAT, "cuda_graph_config.batch_sizes"),
-    "cuda_graph_max_batch_size": RemovedKey(_FLAT, "cuda_graph_config.max_batch_size"),
-    "cuda_graph_padding_enabled": RemovedKey(_FLAT, "cuda_graph_config.enable_padding"),
-    "cuda_graph_config.padding_enabled": RemovedKey(_FLAT, "cuda_graph_config.enable_padding"),
-    "cuda_graph_config.cuda_graph_batch_sizes": RemovedKey(_FLAT, "cuda_graph_config.batch_sizes"),
-    "moe_backend": RemovedKey(_FLAT, "moe_config.backend"),
-    "moe_load_balancer": RemovedKey(_FLAT, "moe_config.load_balancer"),
-    "moe_max_num_tokens": RemovedKey(_FLAT, "moe_config.max_num_tokens"),
-    "kv_cache_dtype": RemovedKey(_FLAT, "kv_cache_config.dtype"),
-    "autotuner_enabled": RemovedKey(_FLAT, "enable_autotuner"),
-    "mixed_sampler": RemovedKey(_FLAT),
-    "enable_mixed_sampler": RemovedKey("1.3.0 or earlier"),
-    "mixed_decoder": RemovedKey("0.21"),
-    "enable_trtllm_decoder": RemovedKey("0.21"),
-    "enable_trtllm_sampler": RemovedKey("1.1.0"),
-    "use_torch_sampler": RemovedKey("1.1.0"),
-    "sampler_type": RemovedKey("1.3.0rc26", "", (1, 6)),
-    "torch_compile_enabled": RemovedKey("0.21.0", "torch_compile_config"),
-    "torch_compile_config.torch_compile_fullgraph": RemovedKey(
-        _FLAT, "torch_compile_config.enable_fullgraph"
-    ),
-    "torch_compile_config.torch_compile_inductor_enabled": RemovedKey(
-        _FLAT, "torch_compile_config.enable_inductor"
-    ),
-    "torch_compile_config.torch_compile_piecewise_cuda_graph": RemovedKey(
-        _FLAT, "prefill_cuda_graph_backend"
-    ),
+    "sampler_type": RemovedKey("1.3.0rc26", dynamo=(1, 6)),
     "torch_compile_config.torch_compile_enable_userbuffers": RemovedKey(
         _FLAT, "torch_compile_config.enable_userbuffers"
     ),
+    "torch_compile_enabled": RemovedKey("0.21.0", "torch_compile_config"),
     "pytorch_backend_config": RemovedKey("0.21", instead="the same keys at the top level"),
     "enable_overlap_scheduler": RemovedKey(
         "0.20.0", instead="disable_overlap_scheduler, with the opposite value"
@@ -85,28 +101,10 @@ REMOVED: Mapping[str, RemovedKey] = {
     "build_config": RemovedKey(
         "1.3.0 or earlier", instead="max_batch_size, max_num_tokens, max_seq_len at the top"
     ),
-    "max_lora_rank": RemovedKey(_FLAT, "lora_config.max_lora_rank"),
-    "max_loras": RemovedKey(_FLAT, "lora_config.max_loras"),
-    "max_cpu_loras": RemovedKey(_FLAT, "lora_config.max_cpu_loras"),
-    "enable_prompt_adapter": RemovedKey(_FLAT),
-    "max_prompt_adapter_token": RemovedKey(_FLAT),
-    "extended_runtime_perf_knob_config": _ENGINE,
-    "auto_parallel": _ENGINE,
-    "auto_parallel_world_size": _ENGINE,
-    "calib_config": _ENGINE,
-    "embedding_parallel_mode": _ENGINE,
-    "enable_build_cache": _ENGINE,
-    "enable_tqdm": _ENGINE,
-    "fast_build": _ENGINE,
-    "workspace": _ENGINE,
-    "batching_type": RemovedKey("1.3.0 or earlier"),
-    "normalize_log_probs": RemovedKey("1.3.0 or earlier"),
     "disable_flashinfer_sampling": RemovedKey("1.3.0rc24"),
     "connector_config": RemovedKey("1.1.0", "kv_connector_config"),
     "kv_cache_free_gpu_memory_fraction": RemovedKey(
-        "",
-        "kv_cache_config.free_gpu_memory_fraction",
-        note="it is an option of trtllm-serve",
+        "", "kv_cache_config.free_gpu_memory_fraction", note="it is an option of trtllm-serve"
     ),
     "kv_cache_config.block_reuse_policy": RemovedKey(
         "1.3.0rc29 or earlier", "kv_cache_config.block_reuse_config.policy"
@@ -117,13 +115,6 @@ REMOVED: Mapping[str, RemovedKey] = {
     "cache_transceiver_config.max_num_tokens": RemovedKey(
         "1.2.0", "cache_transceiver_config.max_tokens_in_buffer"
     ),
-    "speculative_config.pytorch_weights_path": RemovedKey(
-        _FLAT, "speculative_config.speculative_model"
-    ),
-    "speculative_config.eagle3_one_model": RemovedKey("1.3.0rc27", "", (1, 6)),
-    "speculative_config.greedy_sampling": RemovedKey("1.3.0rc27", "", (1, 6)),
-    "speculative_config.posterior_threshold": RemovedKey("1.3.0rc27", "", (1, 6)),
-    "speculative_config.mtp_eagle_one_model": RemovedKey("1.3.0rc27", "", (1, 6)),
     "speculative_config.eagle_choices": RemovedKey(
         "1.3.0rc29", instead="use_dynamic_tree with dynamic_tree_max_topK", dynamo=(1, 6)
     ),

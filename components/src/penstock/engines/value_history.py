@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
+from packaging.version import Version
+
 from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES
 from penstock.manifests.deployment import Engine
@@ -59,6 +61,17 @@ def known_values(engine: Engine, kind: str, name: str) -> tuple[str, ...]:
 def is_known(engine: Engine, kind: str, name: str, value: str) -> bool:
     """Whether any version of the engine accepts the value."""
     return value in known_values(engine, kind, name)
+
+
+def choices_in(engine: Engine, flag: str, version: Version) -> tuple[str, ...]:
+    """The choices of a flag in a version, or in the last one before it that was read; empty if it
+    is older than all of them, or if the flag accepts any text in it."""
+    table = load(TABLE)[engine.value]
+    read = [at for at, known in enumerate(table["versions"]) if Version(known) <= version]
+    listed: Mapping[str, list[int]] = table["choices"].get(flag, {})
+    if not read or read[-1] in listed.get(EVERY, ()):
+        return ()
+    return tuple(choice for choice, versions in listed.items() if read[-1] in versions)
 
 
 def refusals(engine: Engine, kind: str, name: str, value: str) -> Iterator[Refusal]:

@@ -123,11 +123,7 @@ def _compare(
             )
         if detail := _changes(entry, current):
             yield Difference(
-                flag=flag,
-                what="changed",
-                detail=detail,
-                spellings=tuple(kept),
-                **common,
+                flag=flag, what="changed", detail=detail, spellings=tuple(kept), **common
             )
     for flag, entry in after.items():
         common = {"module": module, "variable": entry.get("variable")}

@@ -51,18 +51,13 @@ def _effective(launch: Launch, settings: Mapping[str, Any], mode: Mode) -> Effec
         model=settings["model"],
         served_names=(name, *(settings.get("served_model_aliases") or ())) if name else (),
         block_size=_count(
-            engine,
-            "block_size",
-            "the engine chooses by model and GPU",
-            DEFAULT_BLOCK_SIZE,
+            engine, "block_size", "the engine chooses by model and GPU", DEFAULT_BLOCK_SIZE
         ),
         max_sequences=_count(engine, "max_num_seqs", by_gpu),
         max_batch_tokens=_count(engine, "max_num_batched_tokens", by_gpu),
         max_length=_count(engine, "max_model_len", "the engine takes it from the model"),
         kv_blocks=_count(
-            engine,
-            "num_gpu_blocks_override",
-            "the engine measures it on the GPU at start",
+            engine, "num_gpu_blocks_override", "the engine measures it on the GPU at start"
         ),
         ranks=_ranks(engine),
         prefix_caching=_switch(engine, "enable_prefix_caching"),

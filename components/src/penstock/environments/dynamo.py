@@ -11,7 +11,7 @@ import importlib.metadata
 import sys
 
 from penstock.environments.paths import installed_python
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.graph.versions import DEFAULT, minor
 
 NAME = f"dynamo-{minor(DEFAULT)}"
@@ -46,6 +46,6 @@ def _python(*names: str) -> str:
     if python is None:
         message = f"Dynamo {DEFAULT} is not installed"
         raise MissingToolError(
-            Problem(message=message, fix=f"Run `penstock tools env install {NAME}` (0.6 GB, once).")
+            message, fix=f"Run `penstock tools env install {NAME}` (0.6 GB, once)."
         )
     return str(python)

@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from penstock.environments.paths import environments_root, is_installed
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 NAME = "harmony"
 FILE = "o200k_base.tiktoken"
@@ -22,9 +22,7 @@ def link(environment: Path) -> None:
     """Link the file to where `vocabulary` finds it; MissingToolError when its checksum is wrong."""
     cached = next(environment.glob(f"lib/python*/site-packages/**/{CACHED_AS}"), None)
     if cached is None or hashlib.sha256(cached.read_bytes()).hexdigest() != SHA256:
-        raise MissingToolError(
-            Problem(place=NAME, message=f"the package does not contain the expected {FILE}")
-        )
+        raise MissingToolError(f"the package does not contain the expected {FILE}", place=NAME)
     folder = environment / "encodings"
     folder.mkdir()
     (folder / FILE).symlink_to(cached)

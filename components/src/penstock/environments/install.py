@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.environments import folder
-from penstock.environments.gpu_engines import require_platform
 from penstock.environments.interpreter import (
     OWN_PYTHON,
     base_python,
     missing_python_fix,
+    require_platform,
     require_python,
 )
 from penstock.environments.paths import STAMP, environments_root, is_installed
 from penstock.environments.post_install import NEEDS, POST_INSTALL
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.files import write_file
-from penstock.text.names import nearest
+from penstock.text.names import did_you_mean
 
 FOLDER = Path(__file__).parent
 # Environment → the environment whose startup modules for Python it gets too.
@@ -76,14 +76,19 @@ def find_environment(name: str | None) -> Environment:
     names = [e.name for e in list_environments()]
     environment = next((e for e in list_environments() if e.name == name), None)
     if environment is None:
-        near = nearest(name or "", names)
         raise MissingToolError(
-            Problem(
-                message=f"no environment is called {name!r}" if name else "no environment is named",
-                fix=f"Did you mean {near}?" if near else f"Name one of {', '.join(names)}.",
-            )
+            f"no environment is called {name!r}" if name else "no environment is named",
+            fix=did_you_mean(name or "", names) or f"Name one of {', '.join(names)}.",
         )
     return environment
+
+
+def find_removable(name: str | None) -> Environment:
+    """As `find_environment`, or an environment that an older version of penstock installed."""
+    path = environments_root() / (name or "")
+    if name and path.name == name and is_installed(path):
+        return Environment(name=name, description="", requirements=path / STAMP, path=path)
+    return find_environment(name)
 
 
 def install(environment: Environment, *, quiet: bool = False) -> str:
@@ -131,7 +136,7 @@ def _clear(environment: Environment) -> None:
 
 def _problem(environment: Environment, message: str) -> MissingToolError:
     fix = f"Move {environment.path} away, or set PENSTOCK_ENVIRONMENTS to another folder."
-    return MissingToolError(Problem(place=environment.name, message=message, fix=fix))
+    return MissingToolError(message, place=environment.name, fix=fix)
 
 
 def _content(environment: Environment) -> str:
@@ -205,11 +210,9 @@ def _run(environment: Environment, *command: str, fix: str = "") -> None:
     if done.returncode == 0:
         return
     raise MissingToolError(
-        Problem(
-            place=environment.name,
-            message=f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
-            fix=fix or "Read its output above. The package index must be reachable.",
-        )
+        f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}",
+        place=environment.name,
+        fix=fix or "Read its output above. The package index must be reachable.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which Python an environment gets: penstock's own, or another version that its packages need."""
+"""What an environment needs of a machine: its platform, and a version of Python."""
 
 from __future__ import annotations
 
@@ -6,12 +6,28 @@ import os
 import sys
 from pathlib import Path
 
-from penstock.environments import gpu_engines
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
+# Environment of an engine for GPUs → the Python of its images. TensorRT-LLM names Python 3.10 and
+# 3.12; one of its dependencies has no wheel for 3.13.
+GPU_ENGINES = {"trtllm": "3.12", "vllm": "3.12", "sglang": "3.12"}
+MACHINES = ("x86_64", "aarch64")
 # Environment → its version of Python. agentperf-local needs at least 3.12.
-PYTHON = {**gpu_engines.PYTHON, "agentperf": "3.12"}
+PYTHON = {**GPU_ENGINES, "agentperf": "3.12"}
 OWN_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def require_platform(name: str, system: str, machine: str) -> None:
+    """``system`` and ``machine`` as in module `platform`. MissingToolError where environment
+    ``name`` has no packages."""
+    if name not in GPU_ENGINES or (system == "Linux" and machine in MACHINES):
+        return
+    raise MissingToolError(
+        f"its packages exist for Linux on {' and '.join(MACHINES)}, and this machine "
+        f"is {system} on {machine}",
+        place=name,
+        fix="Run the graph here with `--engine mocker`.",
+    )
 
 
 def base_python(name: str, current: str = OWN_PYTHON) -> str:
@@ -35,11 +51,9 @@ def require_python(name: str, version: str) -> None:
     if needed == version:
         return
     raise MissingToolError(
-        Problem(
-            place=name,
-            message=f"it needs Python {needed}, and penstock runs on {version}",
-            fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
-        )
+        f"it needs Python {needed}, and penstock runs on {version}",
+        place=name,
+        fix=f"Install uv, which finds or downloads Python {needed}, and try again.",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 NAME = "llamacpp"
 LIBRARY = "libgomp.so.1"
@@ -21,9 +21,7 @@ def link(environment: Path) -> None:
     packages = "lib/python*/site-packages"
     library = next(environment.glob(f"{packages}/sentencepiece.libs/libgomp-*"), None)
     if library is None:
-        raise MissingToolError(
-            Problem(place=NAME, message=f"the package sentencepiece does not contain {LIBRARY}")
-        )
+        raise MissingToolError(f"the package sentencepiece does not contain {LIBRARY}", place=NAME)
     folder = environment / FOLDER
     folder.mkdir()
     (folder / LIBRARY).symlink_to(library)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 # Written last, with the exact packages: without it, an installation was interrupted.
 STAMP = "installed.txt"
@@ -41,5 +41,5 @@ def require_python(name: str, missing: str, size: str) -> Path:
     python = installed_python(name)
     if python is None:
         fix = f"Run `penstock tools env install {name}` ({size}, once)."
-        raise MissingToolError(Problem(message=missing, fix=fix))
+        raise MissingToolError(missing, fix=fix)
     return python

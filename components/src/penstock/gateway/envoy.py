@@ -29,9 +29,10 @@ from penstock.gateway.policy import (
     PATHS,
     RETRY_ON,
     RETRY_STATUS,
-    Limit,
+    UNIT_S,
     Policy,
 )
+from penstock.graph.gateway import RateLimit
 from penstock.text.names import did_you_mean
 
 Config = dict[str, Any]
@@ -89,7 +90,7 @@ def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Con
         chain["transport_socket"] = _tls(local.certificate)
     listener = {
         "name": "https" if local.certificate else "http",
-        "address": _address(local.listen),
+        "address": socket_address(local.listen.host, local.listen.port),
         "per_connection_buffer_limit_bytes": CONNECTION_BUFFER_BYTES,
         "filter_chains": [chain],
     }
@@ -104,8 +105,27 @@ def typed(message: str, **fields: Any) -> Config:
     return {"@type": f"type.googleapis.com/envoy.{message}", **fields}
 
 
-def _address(address: Address) -> Config:
-    return {"socket_address": {"address": address.host, "port_value": address.port}}
+def extension(name: str, message: str, **fields: Any) -> Config:
+    """A part of Envoy, such as a filter, with its configuration."""
+    return {"name": name, "typed_config": typed(f"extensions.{message}", **fields)}
+
+
+def socket_address(host: str, port: int | str) -> Config:
+    return {"socket_address": {"address": host, "port_value": port}}
+
+
+def retry_policy(retries: int) -> Config:
+    predicate = "envoy.retry_host_predicates.previous_hosts"
+    message = "retry.host.previous_hosts.v3.PreviousHostsPredicate"
+    return {
+        "retry_on": ",".join(RETRY_ON),
+        "retriable_status_codes": list(RETRY_STATUS),
+        "num_retries": retries,
+        "retry_host_predicate": [extension(predicate, message)],
+        # The load balancer chooses at random: of two backends, it finds the other one in 20
+        # attempts.
+        "host_selection_retry_max_attempts": 20,
+    }
 
 
 def _tls(certificate: Certificate) -> Config:
@@ -118,17 +138,17 @@ def _tls(certificate: Certificate) -> Config:
         "tls_certificates": [pair],
         "alpn_protocols": ["h2", "http/1.1"],
     }
-    message = "extensions.transport_sockets.tls.v3.DownstreamTlsContext"
-    return {
-        "name": "envoy.transport_sockets.tls",
-        "typed_config": typed(message, common_tls_context=common),
-    }
+    message = "transport_sockets.tls.v3.DownstreamTlsContext"
+    return extension("envoy.transport_sockets.tls", message, common_tls_context=common)
 
 
 def _connection_limit() -> Config:
-    message = "extensions.filters.network.connection_limit.v3.ConnectionLimit"
-    limit = typed(message, stat_prefix="gateway", max_connections=MOST_CONNECTIONS)
-    return {"name": "envoy.filters.network.connection_limit", "typed_config": limit}
+    return extension(
+        "envoy.filters.network.connection_limit",
+        "filters.network.connection_limit.v3.ConnectionLimit",
+        stat_prefix="gateway",
+        max_connections=MOST_CONNECTIONS,
+    )
 
 
 def _without_control_headers() -> Config:
@@ -138,8 +158,7 @@ def _without_control_headers() -> Config:
     ]
     mutations = [{"remove_on_match": {"key_matcher": matcher}} for matcher in matchers]
     name = "early_header_mutation.header_mutation"
-    config = typed(f"extensions.http.{name}.v3.HeaderMutation", mutations=mutations)
-    return {"name": f"envoy.http.{name}", "typed_config": config}
+    return extension(f"envoy.http.{name}", f"http.{name}.v3.HeaderMutation", mutations=mutations)
 
 
 def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) -> Config:
@@ -148,42 +167,44 @@ def _connection_manager(policy: Policy, local: LocalSetup, live: Config | None) 
         routes: Config = {"route_config": {"virtual_hosts": hosts}}
     else:
         routes = {"rds": live}
-    return {
-        "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": typed(
-            "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
-            stat_prefix="gateway",
-            # Turns "/v1/../metrics" into "/metrics" before the route is matched.
-            normalize_path=True,
-            merge_slashes=True,
-            path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
-            use_remote_address=True,
-            request_headers_timeout=f"{HEADERS_S}s",
-            request_timeout=f"{policy.upload_s}s",
-            early_header_mutation_extensions=[_without_control_headers()],
-            local_reply_config=local_replies(policy),
-            http_filters=_filters(policy),
-            **routes,
-        ),
-    }
+    return connection_manager(
+        "gateway",
+        HEADERS_S,
+        policy.limits.timeouts.upload_s,
+        use_remote_address=True,
+        early_header_mutation_extensions=[_without_control_headers()],
+        local_reply_config=local_replies(policy),
+        http_filters=_filters(policy),
+        **routes,
+    )
+
+
+def connection_manager(name: str, headers_s: int, upload_s: int, **fields: Any) -> Config:
+    """``headers_s``, ``upload_s``: until the headers and the body of a request must be complete."""
+    return extension(
+        "envoy.filters.network.http_connection_manager",
+        "filters.network.http_connection_manager.v3.HttpConnectionManager",
+        stat_prefix=name,
+        # Turns "/v1/../metrics" into "/metrics" before the route is matched.
+        normalize_path=True,
+        merge_slashes=True,
+        path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
+        request_headers_timeout=f"{headers_s}s",
+        request_timeout=f"{upload_s}s",
+        **fields,
+    )
 
 
 def _filters(policy: Policy) -> list[Config]:
-    message = "extensions.filters.http"
-    keys = typed(f"{message}.api_key_auth.v3.ApiKeyAuth")
-    size = typed(f"{message}.buffer.v3.Buffer", max_request_bytes=policy.max_request_kib * 1024)
-    limit = typed(
-        f"{message}.local_ratelimit.v3.LocalRateLimit",
-        stat_prefix="gateway",
-        max_dynamic_descriptors=MOST_CLIENTS,
-    )
-    router = typed(f"{message}.router.v3.Router", suppress_envoy_headers=True)
+    size = policy.limits.request_kib(None) * 1024
+    limit = {"stat_prefix": "gateway", "max_dynamic_descriptors": MOST_CLIENTS}
+    keys = extension(KEYS, "filters.http.api_key_auth.v3.ApiKeyAuth")
     return [
-        {"name": KEYS, "disabled": True, "typed_config": keys},  # enabled by the route
-        {"name": BUFFER, "typed_config": size},
-        {"name": LUA, "typed_config": typed(f"{message}.lua.v3.Lua")},  # its code is the route's
-        {"name": LIMIT, "typed_config": limit},
-        {"name": ROUTER, "typed_config": router},
+        keys | {"disabled": True},  # enabled by the route
+        extension(BUFFER, "filters.http.buffer.v3.Buffer", max_request_bytes=size),
+        extension(LUA, "filters.http.lua.v3.Lua"),  # its code is the route's
+        extension(LIMIT, "filters.http.local_ratelimit.v3.LocalRateLimit", **limit),
+        extension(ROUTER, "filters.http.router.v3.Router", suppress_envoy_headers=True),
     ]
 
 
@@ -192,9 +213,9 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     action: Config = {
         "cluster": BACKENDS,
         "host_rewrite_literal": "localhost",  # the endpoint of `up` accepts no other names
-        "timeout": f"{policy.request_s}s",
-        "idle_timeout": f"{policy.idle_s}s",
-        "retry_policy": _retry(policy),
+        "timeout": f"{policy.limits.timeouts.request_s or 0}s",
+        "idle_timeout": f"{policy.limits.timeouts.idle_s}s",
+        "retry_policy": retry_policy(policy.limits.retries),
     }
     if policy.shadow is not None:
         share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
@@ -206,7 +227,7 @@ def route(policy: Policy, local: LocalSetup) -> Config:
                 "disable_shadow_host_suffix_append": True,  # `localhost-shadow` would be refused
             }
         ]
-    size = {"max_request_bytes": policy.max_request_kib * 1024}
+    size = {"max_request_bytes": policy.limits.request_kib(None) * 1024}
     filters = {
         KEYS: _keys(policy, local.keys),
         BUFFER: typed("extensions.filters.http.buffer.v3.BufferPerRoute", buffer=size),
@@ -214,25 +235,13 @@ def route(policy: Policy, local: LocalSetup) -> Config:
     if policy.count_messages:
         code = {"inline_string": policy.count_messages}
         filters[LUA] = typed("extensions.filters.http.lua.v3.LuaPerRoute", source_code=code)
-    if policy.limit is not None:
-        filters[LIMIT] = _limit(policy.limit)
+    if policy.limits.rate_limit is not None:
+        filters[LIMIT] = _limit(policy.limits.rate_limit)
     return {
         "match": {"path_separated_prefix": PATHS},
         "metadata": route_metadata(policy),
         "route": action,
         "typed_per_filter_config": filters,
-    }
-
-
-def _retry(policy: Policy) -> Config:
-    predicate = "envoy.retry_host_predicates.previous_hosts"
-    message = "extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
-    return {
-        "retry_on": ",".join(RETRY_ON),
-        "retriable_status_codes": list(RETRY_STATUS),
-        "num_retries": policy.retries,
-        "retry_host_predicate": [{"name": predicate, "typed_config": typed(message)}],
-        "host_selection_retry_max_attempts": 20,  # as in `local/envoy.py`
     }
 
 
@@ -245,10 +254,10 @@ def _keys(policy: Policy, keys: Mapping[str, str]) -> Config:
     )
 
 
-def _limit(limit: Limit) -> Config:
+def _limit(limit: RateLimit) -> Config:
     """One bucket for everyone, or one for each value of the client header."""
     always = {"default_value": {"numerator": 100, "denominator": "HUNDRED"}}
-    bucket = _bucket(limit.requests, limit.seconds)
+    bucket = _bucket(limit.requests, UNIT_S[limit.unit])
     fields: Config = {"token_bucket": bucket}
     if limit.per == "client":
         action = {"request_headers": {"header_name": CLIENT_HEADER, "descriptor_key": "client"}}
@@ -280,26 +289,24 @@ def _bucket(requests: int, seconds: int) -> Config:
 def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
     """All backends form one cluster, so a request that one rejects can be retried on another."""
     weights = [(b.release, b.share) for b in policy.backends if b.share]
-    clusters = [_cluster(BACKENDS, weights, local, policy.connect_s)]
-    clusters[0]["circuit_breakers"] = _circuit_breakers(
-        policy.max_parallel_requests, MOST_PARALLEL_RETRIES
+    clusters = [_cluster(BACKENDS, weights, local, policy.limits.timeouts.connect_s)]
+    clusters[0]["circuit_breakers"] = circuit_breakers(
+        policy.limits.max_parallel_requests, MOST_PARALLEL_RETRIES
     )
     if policy.shadow is not None:
         shadow = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
-        shadow["circuit_breakers"] = _circuit_breakers(MIRROR_BOUND, MIRROR_BOUND)
+        shadow["circuit_breakers"] = circuit_breakers(MIRROR_BOUND, MIRROR_BOUND)
         clusters.append(shadow)
     return clusters
 
 
 def _cluster(name: str, shares: list[tuple[str, int]], local: LocalSetup, connect_s: int) -> Config:
-    localities = [
-        {
-            "locality": {"region": release},
-            "load_balancing_weight": share,
-            "lb_endpoints": [{"endpoint": {"address": _address(local.frontends[release])}}],
-        }
-        for release, share in shares
-    ]
+    localities = []
+    for release, share in shares:
+        address = local.frontends[release]
+        endpoint = {"address": socket_address(address.host, address.port)}
+        locality = {"locality": {"region": release}, "lb_endpoints": [{"endpoint": endpoint}]}
+        localities.append({**locality, "load_balancing_weight": share})
     return {
         "name": name,
         "type": "STATIC",
@@ -311,15 +318,10 @@ def _cluster(name: str, shares: list[tuple[str, int]], local: LocalSetup, connec
     }
 
 
-def _circuit_breakers(requests: int, retries: int) -> Config:
+def circuit_breakers(requests: int, retries: int) -> Config:
     """Envoy's limits of one cluster."""
-    bound = {
-        "max_connections": requests,
-        "max_pending_requests": requests,
-        "max_requests": requests,
-        "max_retries": retries,
-    }
-    return {"thresholds": [bound]}
+    names = ("max_connections", "max_pending_requests", "max_requests")
+    return {"thresholds": [dict.fromkeys(names, requests) | {"max_retries": retries}]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.gateway.policy import Policy
+from penstock.gateway.policy import Policy, retry_after_s
+from penstock.graph.gateway import Limits
 from penstock.graph.openai_errors import ERRORS, INVALID, filled
 
 Config = dict[str, Any]
@@ -19,18 +20,18 @@ ROUTE_NUMBERS = ("largest_request", "requests", "unit", "retry_after_s")
 
 def numbers_of(policy: Policy) -> Mapping[str, object]:
     """The numbers in messages and headers."""
-    numbers = {"upload_s": policy.upload_s, "largest_request": largest_request(policy)}
-    if policy.limit is None:
+    limits = policy.limits
+    numbers = {"upload_s": limits.timeouts.upload_s, "largest_request": largest_request(limits)}
+    if limits.rate_limit is None:
         return numbers
-    limit = policy.limit
-    rate = {"requests": limit.requests, "unit": limit.unit, "retry_after_s": limit.retry_after_s}
-    return {**numbers, **rate}
+    limit, wait_s = limits.rate_limit, retry_after_s(limits.rate_limit)
+    return {**numbers, "requests": limit.requests, "unit": limit.unit, "retry_after_s": wait_s}
 
 
-def largest_request(policy: Policy) -> str:
+def largest_request(limits: Limits) -> str:
     """The limits of one request as text, for a message."""
-    messages = f" or {policy.max_messages} messages" if policy.max_messages else ""
-    return f"{policy.max_request_kib} KiB{messages}"
+    messages = f" or {limits.max_messages} messages" if limits.max_messages else ""
+    return f"{limits.max_request_kib} KiB{messages}"
 
 
 def headers_of(status: int, policy: Policy) -> dict[str, str]:
@@ -42,7 +43,7 @@ def headers_of(status: int, policy: Policy) -> dict[str, str]:
 def statuses_of(policy: Policy) -> list[int]:
     """The statuses that the policy of a route can result in; 429 only with a rate limit."""
     statuses = [status for status, error in ERRORS.items() if error.has_route]
-    return [status for status in statuses if status != 429 or policy.limit is not None]
+    return [status for status in statuses if status != 429 or policy.limits.rate_limit is not None]
 
 
 def local_replies(policy: Policy) -> Config:
@@ -51,7 +52,7 @@ def local_replies(policy: Policy) -> Config:
     The numbers of a route come from its metadata, as a route can change while Envoy runs.
     """
     numbers = {name: f"%METADATA(ROUTE:{NAMESPACE}:{name})%" for name in ROUTE_NUMBERS}
-    numbers["upload_s"] = str(policy.upload_s)
+    numbers["upload_s"] = str(policy.limits.timeouts.upload_s)
     return {"mappers": [*(_mapper(status, numbers) for status in ERRORS), _any_other()]}
 
 
@@ -65,28 +66,33 @@ def route_metadata(policy: Policy) -> Config:
 def _mapper(status: int, numbers: Mapping[str, object]) -> Config:
     error = ERRORS[status]
     return {
-        "filter": _status("EQ", status),
+        "filter": status_filter("EQ", status),
         "headers_to_add": [
-            {
-                "header": {"key": name, "value": filled(text, numbers)},
-                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
-            }
-            for name, text in error.headers.items()
+            header(name, filled(text, numbers)) for name, text in error.headers.items()
         ],
-        "body_format_override": _json(error.body(numbers)),
+        "body_format_override": json_format(error.body(numbers)),
     }
 
 
 def _any_other() -> Config:
     """The format of other errors, such as 400 for a malformed request. The message is Envoy's."""
     error = {"message": "%LOCAL_REPLY_BODY%", "type": INVALID, "param": None, "code": None}
-    return {"filter": _status("GE", 400), "body_format_override": _json({"error": error})}
+    return {
+        "filter": status_filter("GE", 400),
+        "body_format_override": json_format({"error": error}),
+    }
 
 
-def _status(operator: str, status: int) -> Config:
+def header(name: str, text: str) -> Config:
+    """To set in a response."""
+    append = "OVERWRITE_IF_EXISTS_OR_ADD"
+    return {"header": {"key": name, "value": text}, "append_action": append}
+
+
+def status_filter(operator: str, status: int) -> Config:
     value = {"default_value": status, "runtime_key": f"status_{status}"}
     return {"status_code_filter": {"comparison": {"op": operator, "value": value}}}
 
 
-def _json(body: Config) -> Config:
+def json_format(body: Config) -> Config:
     return {"json_format": body, "content_type": "application/json"}

@@ -8,7 +8,6 @@ tested with it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 from penstock.gateway.model import Backend, Gateway, Shadow
 from penstock.graph.gateway import (
@@ -66,19 +65,9 @@ class BackendTarget:
         return f"{self.release}-frontend"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
-    """``requests`` per ``unit``, which is ``seconds`` long, for each client or for all together."""
-
-    requests: int
-    unit: str
-    seconds: int
-    per: Literal["client", "everyone"]
-
-    @property
-    def retry_after_s(self) -> int:
-        """Seconds until a request passes again: Envoy refills its buckets continuously."""
-        return -(-self.seconds // self.requests)
+def retry_after_s(limit: RateLimit) -> int:
+    """Seconds until a request passes again: Envoy refills its buckets continuously."""
+    return -(-UNIT_S[limit.unit] // limit.requests)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,24 +85,15 @@ class Policy:
     key_header: str
     backends: tuple[BackendTarget, ...]
     shadow: BackendTarget | None
-    limit: Limit | None
-    connect_s: int
-    idle_s: int
-    upload_s: int
-    # 0: no limit.
-    request_s: int
-    retries: int
-    max_request_kib: int
-    # None: not counted.
-    max_messages: int | None
-    max_parallel_requests: int
+    # With the size of the largest request.
+    limits: Limits
 
     @property
     def count_messages(self) -> str:
         """Lua that refuses requests with more messages; empty if they are not counted."""
-        if self.max_messages is None:
+        if self.limits.max_messages is None:
             return ""
-        return COUNT_MESSAGES.replace("{max_messages}", str(self.max_messages))
+        return COUNT_MESSAGES.replace("{max_messages}", str(self.limits.max_messages))
 
     @property
     def targets(self) -> tuple[BackendTarget, ...]:
@@ -127,9 +107,8 @@ def build_policy(gateway: Gateway) -> Policy:
         namespace = part.namespace or gateway.namespace
         return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
-    return _policy(
-        gateway,
-        None,
+    return Policy(
+        limits=gateway.for_context(None),
         name=gateway.name,
         namespace=gateway.namespace,
         gateway_class=gateway.gateway_class,
@@ -147,9 +126,8 @@ def policy_of_graph(
 ) -> Policy:
     """The policy of a graph's own gateway; the graph is its only backend."""
     backend = BackendTarget(release=release, namespace=namespace, port=SERVICE_PORT, share=1)
-    return _policy(
-        section,
-        context_length,
+    return Policy(
+        limits=section.for_context(context_length),
         name=release,
         namespace=namespace,
         gateway_class=section.gateway_class,
@@ -160,24 +138,3 @@ def policy_of_graph(
         backends=(backend,),
         shadow=None,
     )
-
-
-def _policy(limits: Limits, context_length: int | None, **rest: Any) -> Policy:
-    limit = limits.rate_limit
-    return Policy(
-        limit=None if limit is None else _limit(limit),
-        connect_s=limits.timeouts.connect_s,
-        idle_s=limits.timeouts.idle_s,
-        upload_s=limits.timeouts.upload_s,
-        request_s=limits.timeouts.request_s or 0,
-        retries=limits.retries,
-        max_request_kib=limits.request_kib(context_length),
-        max_messages=limits.max_messages,
-        max_parallel_requests=limits.max_parallel_requests,
-        **rest,
-    )
-
-
-def _limit(limit: RateLimit) -> Limit:
-    seconds = UNIT_S[limit.unit]
-    return Limit(requests=limit.requests, unit=limit.unit, seconds=seconds, per=limit.per)

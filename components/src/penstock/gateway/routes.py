@@ -23,9 +23,9 @@ from penstock.gateway.policy import (
     RETRY_ON,
     RETRY_STATUS,
     BackendTarget,
-    Limit,
     Policy,
 )
+from penstock.graph.gateway import RateLimit
 from penstock.graph.openai_errors import ERRORS
 
 Object = dict[str, Any]
@@ -128,27 +128,27 @@ def _backend_traffic(policy: Policy) -> Object:
     spec: Object = {
         "targetRefs": _targets(policy, "HTTPRoute"),
         "timeout": {
-            "tcp": {"connectTimeout": f"{policy.connect_s}s"},
+            "tcp": {"connectTimeout": f"{policy.limits.timeouts.connect_s}s"},
             "http": {
-                "requestTimeout": f"{policy.request_s}s",
-                "streamIdleTimeout": f"{policy.idle_s}s",
+                "requestTimeout": f"{policy.limits.timeouts.request_s or 0}s",
+                "streamIdleTimeout": f"{policy.limits.timeouts.idle_s}s",
             },
         },
         "retry": {
-            "numRetries": policy.retries,
+            "numRetries": policy.limits.retries,
             "retryOn": {"triggers": list(RETRY_ON), "httpStatusCodes": list(RETRY_STATUS)},
         },
         "circuitBreaker": {
-            "maxConnections": policy.max_parallel_requests,
-            "maxPendingRequests": policy.max_parallel_requests,
-            "maxParallelRequests": policy.max_parallel_requests,
+            "maxConnections": policy.limits.max_parallel_requests,
+            "maxPendingRequests": policy.limits.max_parallel_requests,
+            "maxParallelRequests": policy.limits.max_parallel_requests,
             "maxParallelRetries": MOST_PARALLEL_RETRIES,
         },
-        "requestBuffer": {"limit": f"{policy.max_request_kib}Ki"},
+        "requestBuffer": {"limit": f"{policy.limits.max_request_kib}Ki"},
         "responseOverride": [_error(status, policy) for status in statuses_of(policy)],
     }
-    if policy.limit is not None:
-        spec["rateLimit"] = {"local": {"rules": [_rule(policy.limit)]}}
+    if policy.limits.rate_limit is not None:
+        spec["rateLimit"] = {"local": {"rules": [_rule(policy.limits.rate_limit)]}}
     return _object(policy, EXTENSIONS, "v1alpha1", "BackendTrafficPolicy", spec)
 
 
@@ -166,7 +166,7 @@ def _error(status: int, policy: Policy) -> Object:
     return {"source": "Local", "match": match, "response": response}
 
 
-def _rule(limit: Limit) -> Object:
+def _rule(limit: RateLimit) -> Object:
     rule: Object = {"limit": {"requests": limit.requests, "unit": limit.unit.capitalize()}}
     if limit.per == "client":
         headers = [{"name": CLIENT_HEADER, "type": "Distinct"}]
@@ -181,7 +181,7 @@ def _client_traffic(policy: Policy) -> Object:
     spec["timeout"] = {
         "http": {
             "requestHeadersReceivedTimeout": f"{HEADERS_S}s",
-            "requestReceivedTimeout": f"{policy.upload_s}s",
+            "requestReceivedTimeout": f"{policy.limits.timeouts.upload_s}s",
         }
     }
     spec["connection"] = {"connectionLimit": {"value": MOST_CONNECTIONS}}

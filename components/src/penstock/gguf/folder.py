@@ -17,7 +17,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.files import write_file
 
 MAGIC = b"GGUF"
@@ -167,7 +167,7 @@ def _size(metadata: Metadata, name: str) -> int:
 
 
 def _problem(file: Path, message: str, fix: str) -> InputError:
-    return InputError(Problem(file=str(file), message=message, fix=fix))
+    return InputError(message, file=str(file), fix=fix)
 
 
 SUFFIXES = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"

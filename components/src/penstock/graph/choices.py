@@ -30,13 +30,7 @@ Probe = Literal[
 ]
 QueuePolicy = Literal["fcfs", "wspt"]
 RouterMode = Literal[
-    "kv",
-    "round-robin",
-    "random",
-    "power-of-two",
-    "least-loaded",
-    "direct",
-    "device-aware-weighted",
+    "kv", "round-robin", "random", "power-of-two", "least-loaded", "direct", "device-aware-weighted"
 ]
 FaultKind = Literal[
     "kill",

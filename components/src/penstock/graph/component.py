@@ -34,31 +34,24 @@ Signal = Literal["cpu", "kv_usage", "prompt_tokens", "requests", "ttft_s", "itl_
 
 class Autoscaling(Spec):
     owner: Owner = Field(
-        description=(
-            "What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by the "
-            "chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
-            "external: an autoscaler that you create. Its scaleTargetRef must name the scaling "
-            "adapter RELEASE-COMPONENT. With platform plain, it must name the Deployment or "
-            "LeaderWorkerSet RELEASE-COMPONENT."
-        ),
+        description="What sets the number of replicas. hpa: a HorizontalPodAutoscaler created by "
+        "the chart. keda: a ScaledObject created by the chart. planner: Dynamo's planner. "
+        "external: an autoscaler that you create. Its scaleTargetRef must name the scaling "
+        "adapter RELEASE-COMPONENT. With platform plain, it must name the Deployment or "
+        "LeaderWorkerSet RELEASE-COMPONENT."
     )
     min: Positive = Field(default=1, description="Minimum number of replicas.")
     max: Annotated[int, Field(ge=1, le=MOST_REPLICAS)] | None = Field(
         default=None,
-        description=(
-            "Maximum number of replicas, required with hpa and keda, and not permitted otherwise. "
-            "The planner has planner.max_gpus instead."
-        ),
+        description="Maximum number of replicas, required with hpa and keda, and not permitted "
+        "otherwise. The planner has planner.max_gpus instead.",
     )
     signal: Signal | None = Field(
         default=None,
-        description=(
-            "Metric to scale on. cpu: percentage of resources.cpu. The other signals come from "
-            "Prometheus and need keda: kv_usage (fraction of the KV cache in use, 0 to 1), "
-            "prompt_tokens (prompt tokens queued or in prefill, per replica), requests (requests "
-            "in flight, per replica), ttft_s and itl_s (90th percentile over the graph, in "
-            "seconds)."
-        ),
+        description="Metric to scale on. cpu: percentage of resources.cpu. The other signals come "
+        "from Prometheus and need keda: kv_usage (fraction of the KV cache in use, 0 to 1), "
+        "prompt_tokens (prompt tokens queued or in prefill, per replica), requests (requests in "
+        "flight, per replica), ttft_s and itl_s (90th percentile over the graph, in seconds).",
     )
     target: Annotated[float, Field(gt=0)] | None = Field(
         default=None,
@@ -73,12 +66,11 @@ class Autoscaling(Spec):
     )
     behavior: Opaque = Field(
         default={},
-        description=(
-            "Scaling behavior of the HPA, or of the HPA that KEDA creates. If unset, a frontend "
-            "has Kubernetes' default, and a pool scales more slowly, because loading a model takes "
-            "minutes. In five minutes, the replicas of a pool at most double. In drain_timeout_s + "
-            "60 s, at most one replica is removed (in 30 minutes, if that is shorter)."
-        ),
+        description="Scaling behavior of the HPA, or of the HPA that KEDA creates. If unset, a "
+        "frontend has Kubernetes' default, and a pool scales more slowly, because loading a model "
+        "takes minutes. In five minutes, the replicas of a pool at most double. In "
+        "drain_timeout_s + 60 s, at most one replica is removed (in 30 minutes, if that is "
+        "shorter).",
     )
 
     @model_validator(mode="after")
@@ -142,22 +134,17 @@ class Component(Spec):
     resources: Resources = Field(default=Resources(), description="CPU and memory of one pod.")
     env: Env = Field(
         default={},
-        description=(
-            "Environment variables of this component, which override `env` of the graph and, in "
-            "pools, engine.env."
-        ),
+        description="Environment variables of this component, which override `env` of the graph "
+        "and, in pools, engine.env.",
     )
     args: Items[str] = Field(
-        default=(),
-        description="Additional command-line arguments of this component.",
+        default=(), description="Additional command-line arguments of this component."
     )
     pod: Opaque = Field(
         default={},
-        description=(
-            "Kubernetes PodSpec fragment merged over the pod of this component (tolerations, "
-            "nodeSelector, affinity, volumes, …). It must not set containers, restartPolicy or "
-            "terminationGracePeriodSeconds."
-        ),
+        description="Kubernetes PodSpec fragment merged over the pod of this component "
+        "(tolerations, nodeSelector, affinity, volumes, …). It must not set containers, "
+        "restartPolicy or terminationGracePeriodSeconds.",
     )
     annotations: dict[str, str] = Field(default={}, description="Annotations of the pods.")
 
@@ -197,26 +184,20 @@ class Frontend(Scaled):
     )
     tokenizer: Literal["fastokens", "default", "basetenkenizer"] = Field(
         default="fastokens",
-        description=(
-            "Tokenizer backend of the frontend. If the frontend cannot load it, the frontend "
-            "stops and does not use a slower one."
-        ),
+        description="Tokenizer backend of the frontend. If the frontend cannot load it, the "
+        "frontend stops and does not use a slower one.",
     )
     migration_limit: Count = Field(
         default=3,
-        description=(
-            "Maximum number of times that a request moves to another worker after its worker has "
-            "failed. With 0 (Dynamo's default), such a request fails."
-        ),
+        description="Maximum number of times that a request moves to another worker after its "
+        "worker has failed. With 0 (Dynamo's default), such a request fails.",
     )
     overload_status: Literal[429, 503, 529] | None = Field(
         default=None,
-        description=(
-            "HTTP status of a request that all workers reject because they are overloaded. If "
-            "unset, the status is 429 in graphs with request_limit or router.active_*_threshold. "
-            "In other graphs, it is Dynamo's default of 529. OpenAI's clients retry all three "
-            "statuses. Many proxies retry 503 at once, which adds load."
-        ),
+        description="HTTP status of a request that all workers reject because they are "
+        "overloaded. If unset, the status is 429 in graphs with request_limit or "
+        "router.active_*_threshold. In other graphs, it is Dynamo's default of 529. OpenAI's "
+        "clients retry all three statuses. Many proxies retry 503 at once, which adds load.",
     )
 
     @model_validator(mode="after")
@@ -229,10 +210,8 @@ class Frontend(Scaled):
 class WorkerPool(Scaled):
     gpus: Count | None = Field(
         default=None,
-        description=(
-            "GPUs of one replica on each of its nodes; if unset, 1, or 0 with mocker, with "
-            "llamacpp or with engine.device cpu."
-        ),
+        description="GPUs of one replica on each of its nodes; if unset, 1, or 0 with mocker, "
+        "with llamacpp or with engine.device cpu.",
     )
     nodes: Positive = Field(default=1, description="Number of nodes that one replica spans.")
     image: Image | None = Field(
@@ -246,19 +225,15 @@ class WorkerPool(Scaled):
     )
     request_limit: Positive | None = Field(
         default=None,
-        description=(
-            "Maximum number of requests that a replica runs in its engine at once; if unset, no "
-            "limit. Further requests wait in the queue of the replica (queue_limit). If this queue "
-            "is full, the frontend tries other replicas. If all replicas reject the request, the "
-            "frontend returns frontend.overload_status."
-        ),
+        description="Maximum number of requests that a replica runs in its engine at once; if "
+        "unset, no limit. Further requests wait in the queue of the replica (queue_limit). If "
+        "this queue is full, the frontend tries other replicas. If all replicas reject the "
+        "request, the frontend returns frontend.overload_status.",
     )
     queue_limit: Annotated[int, Field(ge=2)] | None = Field(
         default=None,
-        description=(
-            "Maximum number of requests that wait in the queue of a replica; if unset, 16. It "
-            "requires request_limit."
-        ),
+        description="Maximum number of requests that wait in the queue of a replica; if unset, "
+        "16. It requires request_limit.",
     )
 
     @model_validator(mode="after")
@@ -270,22 +245,17 @@ class WorkerPool(Scaled):
 
 class Planner(Component):
     max_gpus: Positive = Field(
-        description=(
-            "Maximum number of GPUs for all pools of the planner together. It is required because "
-            "Dynamo's own default is 8 for any graph."
-        )
+        description="Maximum number of GPUs for all pools of the planner together. It is required "
+        "because Dynamo's own default is 8 for any graph."
     )
     config: Opaque = Field(
         default={},
-        description=(
-            "Dynamo's PlannerConfig in its own format. For example, ttft_ms and itl_ms set the "
-            "target latencies of the optimization_target sla, which is penstock's default and "
-            "needs both."
-        ),
+        description="Dynamo's PlannerConfig in its own format. For example, ttft_ms and itl_ms "
+        "set the target latencies of the optimization_target sla, which is penstock's default and "
+        "needs both.",
     )
     image: Image | None = Field(
         default=None,
-        description=(
-            "Container image; if unset, NVIDIA's dynamo-planner, with the version of `dynamo`."
-        ),
+        description="Container image; if unset, NVIDIA's dynamo-planner, with the version of "
+        "`dynamo`.",
     )

@@ -53,10 +53,10 @@ def set_values(
     A key may need those before it: they are set before it, and unset after it.
     GraphError if the graph is invalid before or after, or if a value cannot be changed alone.
     """
-    unset = [key for key, value in changes.items() if value is None]
+    unset = [key for key, setting in changes.items() if setting is None]
     for key in [*reversed(unset), *(key for key in changes if key not in unset)]:
-        value = changes[key]
-        entry = plain_number(value) if isinstance(value, float | int) else value or "null"
+        setting = changes[key]
+        entry = plain_number(setting) if isinstance(setting, float | int) else setting or "null"
         text = _with_entry(text, section, key, entry, source)
     return text
 
@@ -72,15 +72,17 @@ def set_texts(
     """
     expected = parse_graph(text, source).values
     # From the end, as several items move those that follow.
-    for path, value in sorted(changes.items(), key=lambda change: _last_first(change[0])):
-        words = (value,) if isinstance(value, str) else value
-        splice = _text_splice(text, path, [json.dumps(w, ensure_ascii=False) for w in words])
-        if splice is None:
-            raise GraphError(_by_hand(source, path, value))
-        text = text[: splice[0]] + splice[2] + text[splice[1] :]
-        expected = _with_value(expected, path, value)
+    for path, replacement in sorted(changes.items(), key=lambda change: _last_first(change[0])):
+        words = (replacement,) if isinstance(replacement, str) else replacement
+        splices = _splices(text, path, [json.dumps(w, ensure_ascii=False) for w in words])
+        if not splices:
+            raise GraphError(_by_hand(source, path, replacement))
+        text = _spliced(text, splices[0])
+        expected = _with_value(expected, path, replacement)
     if parse_graph(text, source).values != expected:
-        raise GraphError(*(_by_hand(source, path, value) for path, value in changes.items()))
+        raise GraphError(
+            *(_by_hand(source, path, replacement) for path, replacement in changes.items())
+        )
     return text
 
 
@@ -90,8 +92,8 @@ def _last_first(path: Path) -> tuple[str, int]:
     return (place_of(path[:-1]), -last) if isinstance(last, int) else (place_of(path), 0)
 
 
-def _by_hand(source: str, path: Path, value: str | tuple[str, ...]) -> Problem:
-    text = value if isinstance(value, str) else "`, `".join(value)
+def _by_hand(source: str, path: Path, replacement: str | tuple[str, ...]) -> Problem:
+    text = replacement if isinstance(replacement, str) else "`, `".join(replacement)
     return Problem(
         file=source,
         place=place_of(path),
@@ -100,32 +102,44 @@ def _by_hand(source: str, path: Path, value: str | tuple[str, ...]) -> Problem:
     )
 
 
-def _text_splice(text: str, path: Path, items: Sequence[str]) -> Splice | None:
+def _splices(text: str, path: Path, items: Sequence[str]) -> list[Splice]:
+    """Possible splices that put the YAML texts of ``items`` at a path, best first: several in place
+    of one item of a list. A key that the graph does not have is added."""
     # libyaml's marks do not count a byte order mark.
     offset = 1 if text.startswith("\ufeff") else 0
     root = yaml.compose(text[offset:], Loader=SafeLoader)
-    node: yaml.Node | None = root
-    parent: yaml.Node | None = None
-    for key in path:
-        parent = node
-        if isinstance(node, yaml.SequenceNode):
-            node = node.value[int(key)]
-        elif isinstance(node, yaml.MappingNode):
-            node = _entry(node, str(key))
-        else:
-            return None
-    if node is not None:
-        is_plain = isinstance(node, yaml.ScalarNode) and node.style not in ("|", ">")
-        start, end = node.start_mark.index + offset, node.end_mark.index + offset
-        quoted = _separator(text, parent, start).join(items)
-        if start == end:
-            quoted = _spaced(text, start, quoted)
-        return (start, end, quoted) if is_plain else None
-    if len(path) > 1 or not isinstance(root, yaml.MappingNode):
-        return None
     newline = "\r\n" if "\r\n" in text else "\n"
-    start, end, new = _new_key(root, f"{path[0]}: {items[0]}", newline)
-    return start + offset, end + offset, new
+    parents: list[yaml.Node | None] = [root]
+    for key in path:
+        parents.append(_child(parents[-1], key))
+    *_, parent, node = parents
+    splices: list[Splice] = []
+    if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+        return []
+    if node is not None and not isinstance(node, yaml.CollectionNode):
+        start, end = node.start_mark.index, node.end_mark.index
+        joined = _separator(text, parent, start + offset).join(items)
+        splices = [(start, end, joined if start != end else _spaced(text, start + offset, joined))]
+    elif isinstance(parent, yaml.MappingNode) and node is None:
+        splices = [_new_key(parent, f"{path[-1]}: {items[0]}", newline)]
+    elif isinstance(root, yaml.MappingNode) and len(path) == 2:
+        entry = f"{path[1]}: {items[0]}"
+        splices = _new_section(text[offset:], root, f"{path[0]}:", entry, newline)
+    return [(start + offset, end + offset, new) for start, end, new in splices]
+
+
+def _spliced(text: str, splice: Splice) -> str:
+    start, end, new = splice
+    return text[:start] + new + text[end:]
+
+
+def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode):
+        child: yaml.Node = node.value[int(key)]
+        return child
+    if isinstance(node, yaml.MappingNode):
+        return next((child for name, child in node.value if name.value == str(key)), None)
+    return None
 
 
 def _separator(text: str, parent: yaml.Node | None, at: int) -> str:
@@ -144,16 +158,17 @@ def _spaced(text: str, at: int, quoted: str) -> str:
     return f"{before}{quoted}{after}"
 
 
-def _with_value(values: Any, keys: Path, value: str | tuple[str, ...]) -> Any:
+def _with_value(values: Any, keys: Path, replacement: Any) -> Any:
     """The values with another one at the path."""
     if not keys:
-        return value
+        return replacement
     if isinstance(values, (list, tuple)):
         at = int(keys[0])
-        if len(keys) == 1 and isinstance(value, tuple):
-            return [*values[:at], *value, *values[at + 1 :]]
-        return [*values[:at], _with_value(values[at], keys[1:], value), *values[at + 1 :]]
-    return {**values, keys[0]: _with_value(values.get(keys[0]), keys[1:], value)}
+        if len(keys) == 1 and isinstance(replacement, tuple):
+            return [*values[:at], *replacement, *values[at + 1 :]]
+        return [*values[:at], _with_value(values[at], keys[1:], replacement), *values[at + 1 :]]
+    section = values or {}
+    return {**section, keys[0]: _with_value(section.get(keys[0]), keys[1:], replacement)}
 
 
 def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
@@ -211,7 +226,7 @@ def write_text(path: FilePath, text: str) -> None:
     except PermissionError as error:
         message = f"cannot be written: {error.strerror}"
         fix = "Use a copy of the file in a folder in which you may write."
-        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+        raise InputError(message, file=str(path), fix=fix) from None
 
 
 def _replace(path: FilePath, text: str) -> None:
@@ -277,48 +292,20 @@ def _unknown(source: str, name: str, known: list[str]) -> Problem:
     return Problem(file=source, message=f"no component `{name}`; this graph has {listed}", fix=fix)
 
 
-def _with_entry(text: str, name: str, key: str, value: str, source: str) -> str:
+def _with_entry(text: str, name: str, key: str, written: str, source: str) -> str:
     """The text after the first splice that gives the expected values when it is read again."""
-    values = parse_graph(text, source).values
-    section = {**(values.get(name) or {}), key: yaml.load(value, Loader=SafeLoader)}  # noqa: S506
+    path = (name, key)
+    loaded = yaml.load(written, Loader=SafeLoader)  # noqa: S506
     # The edited text is read again: a splice that changes anything else is never written.
-    expected = {**values, name: section}
-    for start, end, new in _splices(text, name, key, value):
-        edited = text[:start] + new + text[end:]
+    expected = _with_value(parse_graph(text, source).values, path, loaded)
+    for splice in _splices(text, path, [written]):
+        edited = _spliced(text, splice)
         try:
             if parse_graph(edited, source).values == expected:
                 return edited
         except GraphError:
             continue
-    problem = Problem(
-        file=source,
-        place=f"{name}.{key}",
-        message="cannot be edited automatically",
-        fix=f"Edit the file and set `{key}: {value}`.",
-    )
-    raise GraphError(problem)
-
-
-def _splices(text: str, name: str, key: str, value: str) -> list[Splice]:
-    """Possible splices that set the value of a key in a section, best first."""
-    # libyaml's marks do not count a byte order mark.
-    offset = 1 if text.startswith("\ufeff") else 0
-    root = yaml.compose(text[offset:], Loader=SafeLoader)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    if not isinstance(root, yaml.MappingNode):
-        return []
-    section = _entry(root, name)
-    if not isinstance(section, yaml.MappingNode):
-        splices = _new_section(text[offset:], root, f"{name}:", f"{key}: {value}", newline)
-    elif (old := _entry(section, key)) is not None:
-        splices = [(old.start_mark.index, old.end_mark.index, value)]
-    else:
-        splices = [_new_key(section, f"{key}: {value}", newline)]
-    return [(start + offset, end + offset, new) for start, end, new in splices]
-
-
-def _entry(node: yaml.MappingNode, name: str) -> yaml.Node | None:
-    return next((value for key, value in node.value if key.value == name), None)
+    raise GraphError(_by_hand(source, path, written))
 
 
 def _new_key(section: yaml.MappingNode, entry: str, newline: str) -> Splice:
@@ -339,7 +326,4 @@ def _new_section(
     indent = " " * start.column
     block = f"{key}{newline}{indent}  {entry}{newline}"
     lead = "" if text[:end].endswith("\n") else newline
-    return [
-        (end, end, f"{lead}{indent}{block}"),
-        (start.index, start.index, f"{block}{indent}"),
-    ]
+    return [(end, end, f"{lead}{indent}{block}"), (start.index, start.index, f"{block}{indent}")]

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from penstock.graph import image_reference, model_id
-from penstock.graph.foreign_keys import POOLS, fix_of_key
+from penstock.graph.foreign import POOLS, fix_of_key
 from penstock.graph.model import Graph
 from penstock.hardware.gpus import meant_gpu
 from penstock.strict_yaml.base import (
@@ -77,30 +77,30 @@ class Explanations:
 
     def __call__(self, path: Path, error: ErrorDetails) -> Text | None:
         is_set = self._places.set_of(place_of(path)) is not None
-        kind, value = error["type"], error["input"]
+        kind, rejected = error["type"], error["input"]
         if kind == "extra_forbidden":
             fix = fix_of_key(path)
             return Text(message=f"unknown key `{path[-1]}`", fix=fix) if fix else None
-        if kind == "literal_error" and path == GPU and isinstance(value, str):
-            return _not_a_gpu(value)
-        if kind == "model_type" and isinstance(value, (str, int, float)):
-            return _scalar_for_a_section(path, value, is_set)
+        if kind == "literal_error" and path == GPU and isinstance(rejected, str):
+            return _not_a_gpu(rejected)
+        if kind == "model_type" and isinstance(rejected, (str, int, float)):
+            return _scalar_for_a_section(path, rejected, is_set)
         if kind == "string_too_short":
             return _empty(path, is_set)
-        if kind == "string_type" and not is_set and (fix := _fix_of_pattern(path, value)):
-            message = f"must be a string, got {kind_of(value)} {shown(path, value)}"
+        if kind == "string_type" and not is_set and (fix := _fix_of_pattern(path, rejected)):
+            message = f"must be a string, got {kind_of(rejected)} {shown(path, rejected)}"
             return Text(message=message, fix=fix)
         if kind == "tuple_type" and (items := _items(path)):
             example = f": `--set '{place_of(path)}[0].KEY=VALUE'`" if is_set else ""
             got = (
-                kind_of(value)
-                if isinstance(value, dict)
-                else f"{kind_of(value)} {shown(path, value)}"
+                kind_of(rejected)
+                if isinstance(rejected, dict)
+                else f"{kind_of(rejected)} {shown(path, rejected)}"
             )
             return Text(
                 message=f"must be a list, got {got}", fix=f"Write a list of {items}{example}."
             )
-        return _of_a_set(path, kind, value) if is_set else None
+        return _of_a_set(path, kind, rejected) if is_set else None
 
 
 def _not_a_gpu(text: str) -> Text:
@@ -118,12 +118,14 @@ def _not_a_gpu(text: str) -> Text:
     return Text(message=message, fix=fix)
 
 
-def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text | None:
+def _scalar_for_a_section(path: Path, scalar: str | float, is_set: bool) -> Text | None:
     """`hardware: H100`, where `hardware.gpu` was meant."""
     main = MAIN_KEYS.get(str(path[-1]))
-    if section_fix(value):
+    if section_fix(scalar):
         return None  # the text is a `key: value` line without its space, which has a fix of its own
-    message = f"must be a section of `key: value` lines, got {kind_of(value)} {shown(path, value)}"
+    message = (
+        f"must be a section of `key: value` lines, got {kind_of(scalar)} {shown(path, scalar)}"
+    )
     if main is None or looks_secret(place_of(path)):
         keys = ", ".join(section.model_fields) if (section := model_at(path, Graph)) else ""
         if is_set:
@@ -133,15 +135,15 @@ def _scalar_for_a_section(path: Path, value: str | float, is_set: bool) -> Text 
     schema = _schema((*path, main))
     choices = schema.get("enum", [])
     if (*path, main) == GPU:
-        meant = meant_gpu(str(value), choices)
+        meant = meant_gpu(str(scalar), choices)
     else:
-        meant = next((choice for choice in choices if choice == str(value).lower()), "")
+        meant = next((choice for choice in choices if choice == str(scalar).lower()), "")
     if choices and not meant:
         written = _written((*path, main), "…", is_set)
         fix = f"Write {written}, with one of {', '.join(choices)}."
-        more = f" {value} is not supported." if (*path, main) == GPU else ""
+        more = f" {scalar} is not supported." if (*path, main) == GPU else ""
         return Text(message=message, fix=fix + more)
-    example = meant or value
+    example = meant or scalar
     # What cannot be right, or must not be printed, is not repeated as the value to write.
     if looks_secret(place_of((*path, main))) or not _fits(example, schema):
         example = _example(schema)
@@ -168,37 +170,37 @@ def _empty(path: Path, is_set: bool) -> Text | None:
     return Text(message="must not be empty", fix=f"Write a value, or remove {remove}.")
 
 
-def _of_a_set(path: Path, kind: str, value: Any) -> Text | None:
+def _of_a_set(path: Path, kind: str, rejected: Any) -> Text | None:
     """An error of a --set, for which a fix in YAML does not fit."""
     place, schema = place_of(path), _schema(path)
-    if value is None:
+    if rejected is None:
         message = "must have a value, got nothing (null)"
         if model_at(path, Graph) is not None:
             return Text(message=message, fix="Remove this --set.")
         expression = _written(path, _example(schema), is_set=True)
         return Text(message=message, fix=f"Write {expression}, or remove this --set.")
-    got = shown(path, value)
+    got = shown(path, rejected)
     if kind in NUMBERS:
-        is_integer = isinstance(value, str) and PLAIN_INTEGER.fullmatch(value)
-        is_text = isinstance(value, str) and not is_integer
-        if is_text and number_fix(str(path[-1]), value, kind == "int_type"):
+        is_integer = isinstance(rejected, str) and PLAIN_INTEGER.fullmatch(rejected)
+        is_text = isinstance(rejected, str) and not is_integer
+        if is_text and number_fix(str(path[-1]), rejected, kind == "int_type"):
             return None
         expected = _range(schema)
-        got = str(value) if is_integer else got
+        got = str(rejected) if is_integer else got
         if not expected or looks_secret(place):
             return None
-        expression = _written(path, _example(schema, value), is_set=True)
+        expression = _written(path, _example(schema, rejected), is_set=True)
         return Text(
             message=f"must be {expected}, got {got}", fix=f"Write {expected}: {expression}."
         )
-    if kind == "string_type" and path[-1] in MEMORY and type(value) is int:
-        expression = _written(path, f"{value}Gi", is_set=True)
-        message = f"must be a string, got {kind_of(value)} {got}"
+    if kind == "string_type" and path[-1] in MEMORY and type(rejected) is int:
+        expression = _written(path, f"{rejected}Gi", is_set=True)
+        message = f"must be a string, got {kind_of(rejected)} {got}"
         return Text(message=message, fix=f"Write it with its unit: {expression}.")
-    if kind == "string_type" and isinstance(value, (bool, int, float)):
-        quoted = '"…"' if looks_secret(place) else json.dumps(json.dumps(value))
-        fix = f"Write it in the file, in quotes ({quoted}): --set makes a {_kind(value)} of it."
-        return Text(message=f"must be a string, got {kind_of(value)} {got}", fix=fix)
+    if kind == "string_type" and isinstance(rejected, (bool, int, float)):
+        quoted = '"…"' if looks_secret(place) else json.dumps(json.dumps(rejected))
+        fix = f"Write it in the file, in quotes ({quoted}): --set makes a {_kind(rejected)} of it."
+        return Text(message=f"must be a string, got {kind_of(rejected)} {got}", fix=fix)
     if kind == "bool_type":
         fix = f"Write `--set {place}=true` or `--set {place}=false`."
         return Text(message=f"must be true or false, got {got}", fix=fix)
@@ -232,21 +234,21 @@ def _schema(path: Path) -> Mapping[str, Any]:
     return {**schema, **branches[0]} if branches else schema
 
 
-def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+def _fits(scalar: Any, schema: Mapping[str, Any]) -> bool:
     """Whether a scalar is valid for a field."""
     kinds = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
     is_boolean = schema.get("type") == "boolean"
-    if isinstance(value, bool) != is_boolean or not isinstance(value, kinds[schema["type"]]):
+    if isinstance(scalar, bool) != is_boolean or not isinstance(scalar, kinds[schema["type"]]):
         return False
-    if isinstance(value, str):
-        return re.search(schema.get("pattern", ""), value) is not None
-    return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
+    if isinstance(scalar, str):
+        return re.search(schema.get("pattern", ""), scalar) is not None
+    return bool(schema.get("minimum", scalar) <= scalar <= schema.get("maximum", scalar))
 
 
-def _fix_of_pattern(path: Path, value: Any) -> str:
+def _fix_of_pattern(path: Path, scalar: Any) -> str:
     """The fix for a number or boolean that also in quotes would be no valid text."""
     pattern = _schema(path).get("pattern", "")
-    if not isinstance(value, (bool, int, float)) or re.search(pattern, json.dumps(value)):
+    if not isinstance(scalar, (bool, int, float)) or re.search(pattern, json.dumps(scalar)):
         return ""
     return PATTERNS[pattern][1] if pattern in PATTERNS else ""
 
@@ -264,10 +266,10 @@ def _range(schema: Mapping[str, Any]) -> str:
     return noun
 
 
-def _example(schema: Mapping[str, Any], value: Any = None) -> Any:
+def _example(schema: Mapping[str, Any], rejected: Any = None) -> Any:
     """A valid value of a field: the default, or the number nearest to an invalid one."""
     least, most = schema.get("minimum", 1), schema.get("maximum")
-    if most is not None and isinstance(value, (int, float)) and value > most:
+    if most is not None and isinstance(rejected, (int, float)) and rejected > most:
         return most
     if schema.get("default") not in (None, [], {}):
         return schema["default"]

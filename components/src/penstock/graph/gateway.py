@@ -28,17 +28,13 @@ HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 
 class RateLimit(Spec):
     requests: TokenCount = Field(
-        description=(
-            "Maximum number of requests per unit of time; further requests get status 429."
-        )
+        description="Maximum number of requests per unit of time; further requests get status 429."
     )
     unit: Literal["second", "minute", "hour"] = Field(description="The unit of time.")
     per: Literal["client", "everyone"] = Field(
         default="client",
-        description=(
-            "Count each client separately (client), or all clients together (everyone). Each "
-            "Envoy replica counts on its own, so several replicas permit a multiple of the limit."
-        ),
+        description="Count each client separately (client), or all clients together (everyone). "
+        "Each Envoy replica counts on its own, so several replicas permit a multiple of the limit.",
     )
 
 
@@ -48,10 +44,8 @@ class Timeouts(Spec):
     )
     idle_s: Positive = Field(
         default=600,
-        description=(
-            "Maximum time in seconds without a byte in either direction. Choose more than the "
-            "longest TTFT: a request sends no byte while it is queued or in prefill."
-        ),
+        description="Maximum time in seconds without a byte in either direction. Choose more than "
+        "the longest TTFT: a request sends no byte while it is queued or in prefill.",
     )
     upload_s: Positive = Field(
         default=60,
@@ -59,10 +53,8 @@ class Timeouts(Spec):
     )
     request_s: Positive | None = Field(
         default=None,
-        description=(
-            "Maximum time in seconds from the complete arrival of a request to the end of its "
-            "response, including retries; if unset, no limit."
-        ),
+        description="Maximum time in seconds from the complete arrival of a request to the end of "
+        "its response, including retries; if unset, no limit.",
     )
 
 
@@ -74,44 +66,35 @@ class Limits(Spec):
     )
     timeouts: Timeouts = Field(
         default=Timeouts(),
-        description=(
-            "Time limits of a request. Only request_s can end a stream that still sends tokens."
-        ),
+        description="Time limits of a request. Only request_s can end a stream that still sends "
+        "tokens.",
     )
     retries: Count = Field(
         default=2,
-        description=(
-            "Maximum number of retries of a request. The gateway retries after a failed or reset "
-            "connection, a refused stream, or status 500 or 503. It does not retry if the client "
-            "has received a part of the response. After a reset, the response may be computed "
-            "twice."
-        ),
+        description="Maximum number of retries of a request. The gateway retries after a failed "
+        "or reset connection, a refused stream, or status 500 or 503. It does not retry if the "
+        "client has received a part of the response. After a reset, the response may be computed "
+        "twice.",
     )
     max_request_kib: KibCount | None = Field(
         default=None,
-        description=(
-            "Size of the largest request in KiB; larger requests get status 413. If unset: 16 "
-            "bytes for each token of model.context_length, plus 64 KiB; without a context length, "
-            "2,048 KiB. Requests with images may need more. Envoy buffers a request completely "
-            "before it forwards it, but does not buffer responses."
-        ),
+        description="Size of the largest request in KiB; larger requests get status 413. If "
+        "unset: 16 bytes for each token of model.context_length, plus 64 KiB; without a context "
+        "length, 2,048 KiB. Requests with images may need more. Envoy buffers a request "
+        "completely before it forwards it, but does not buffer responses.",
     )
     max_messages: Positive | None = Field(
         default=None,
-        description=(
-            "Maximum number of messages, input items or prompts of a request; more get status 413. "
-            "If unset, the gateway does not count them. On a cluster, this field needs an Envoy "
-            "Gateway with `extensionApis.enableLua: true`: without it, every request gets status "
-            "500. With the local engines, the frontends of `up` accept 1,024, or this number if it "
-            "is larger."
-        ),
+        description="Maximum number of messages, input items or prompts of a request; more get "
+        "status 413. If unset, the gateway does not count them. On a cluster, this field needs an "
+        "Envoy Gateway with `extensionApis.enableLua: true`: without it, every request gets "
+        "status 500. With the local engines, the frontends of `up` accept 1,024, or this number "
+        "if it is larger.",
     )
     max_parallel_requests: Positive = Field(
         default=100_000,
-        description=(
-            "Maximum number of requests in flight to all frontends. The default is high because "
-            "at Envoy's own limit of 1024, Envoy would return 503 long before Dynamo does."
-        ),
+        description="Maximum number of requests in flight to all frontends. The default is high "
+        "because at Envoy's own limit of 1024, Envoy would return 503 long before Dynamo does.",
     )
 
     def request_kib(self, tokens: int | None) -> int:
@@ -144,11 +127,9 @@ class Tls(Spec):
 class SectionKeys(Spec):
     secret: ObjectName | None = Field(
         default=None,
-        description=(
-            "Secret on the cluster with one entry `client name: key` per client; if unset, "
-            "NAME-api-keys, where NAME is the release. `up` reads the keys from the file of "
-            "`--gateway FILE` instead."
-        ),
+        description="Secret on the cluster with one entry `client name: key` per client; if "
+        "unset, NAME-api-keys, where NAME is the release. `up` reads the keys from the file of "
+        "`--gateway FILE` instead.",
     )
     header: HeaderName = Field(
         default="Authorization",
@@ -159,24 +140,19 @@ class SectionKeys(Spec):
 class GatewaySection(Limits):
     api_keys: SectionKeys = Field(
         default=SectionKeys(),
-        description=(
-            "API keys of the clients; a request without a known key gets status 401 and reaches "
-            "no frontend."
-        ),
+        description="API keys of the clients; a request without a known key gets status 401 and "
+        "reaches no frontend.",
     )
     gateway_class: ObjectName = Field(
         default="eg", description="GatewayClass of Envoy Gateway; `up` ignores it."
     )
     hostname: ObjectName | None = Field(
         default=None,
-        description=(
-            "Hostname that clients use on the cluster; if unset, any. `up` accepts any hostname."
-        ),
+        description="Hostname that clients use on the cluster; if unset, any. `up` accepts any "
+        "hostname.",
     )
     tls: Tls | None = Field(
         default=None,
-        description=(
-            "TLS on the cluster; if unset, the gateway uses HTTP, which sends the keys "
-            "unencrypted. For `up`, use `--tls-cert` and `--tls-key` instead."
-        ),
+        description="TLS on the cluster; if unset, the gateway uses HTTP, which sends the keys "
+        "unencrypted. For `up`, use `--tls-cert` and `--tls-key` instead.",
     )

@@ -16,17 +16,11 @@ from pydantic import ValidationError
 
 from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.graph.explain import Explanations
+from penstock.graph.foreign import require_graph_keys, require_no_manifest
 from penstock.graph.model import Graph
-from penstock.graph.not_a_graph import require_graph_keys, require_no_manifest
 from penstock.graph.overrides import FILE as SET_FILE
 from penstock.graph.overrides import apply_sets, with_decimals
-from penstock.graph.renamed_keys import (
-    DeprecatedKey,
-    Renamed,
-    as_written,
-    rename_keys,
-    warn_of,
-)
+from penstock.graph.renamed_keys import DeprecatedKey, Renamed, as_written, rename_keys, warn_of
 from penstock.graph.text_file import read_text_file
 from penstock.helm import HelmError, parse_values
 from penstock.strict_yaml.document import Document, read_document
@@ -105,11 +99,7 @@ def read_draft(text: str, source: str, sets: Sequence[str] = ()) -> GraphDraft:
     renamed = rename_keys(values, places, source, SET_FILE)
     problems += renamed.problems
     return GraphDraft(
-        text=text,
-        source=source,
-        renamed=renamed,
-        problems=tuple(problems),
-        node=document.node,
+        text=text, source=source, renamed=renamed, problems=tuple(problems), node=document.node
     )
 
 

@@ -75,8 +75,7 @@ MESSAGES: Mapping[str, Message] = {
         "Remove `speculation`, or set `decode_speedup_ratio` in `engine.config.engine`.",
     ),
     "speculation_with_llamacpp": Message(
-        "penstock's llama.cpp worker does not support speculative decoding",
-        "Remove `speculation`.",
+        "penstock's llama.cpp worker does not support speculative decoding", "Remove `speculation`."
     ),
     "llamacpp_image": Message(
         "is unset, and NVIDIA publishes no image of llama.cpp, which is an engine for this machine "

@@ -31,8 +31,8 @@ class OpenAIError:
 
 def filled(text: str, numbers: Mapping[str, object]) -> str:
     """The text with each ``{name}`` replaced."""
-    for name, value in numbers.items():
-        text = text.replace(f"{{{name}}}", str(value))
+    for name, number in numbers.items():
+        text = text.replace(f"{{{name}}}", str(number))
     return text
 
 
@@ -74,9 +74,7 @@ ERRORS: Mapping[int, OpenAIError] = {
         headers={"retry-after": "5"},
     ),
     504: OpenAIError(
-        message="The response took longer than this gateway permits.",
-        type=SERVER,
-        code="timeout",
+        message="The response took longer than this gateway permits.", type=SERVER, code="timeout"
     ),
 }
 

@@ -96,21 +96,21 @@ def _refused(expression: str, reason: str, values: Mapping[str, Any]) -> Problem
 
 def _conflict(path: str, values: Mapping[str, Any]) -> tuple[str, str] | None:
     """What a step of the path expects and the graph does not have, and the fix."""
-    value: Any = values
+    node: Any = values
     above = ""
     for step in _STEPS.finditer(path):
         index, key = step["index"], step["key"]
         expected = list if index else dict
-        if not isinstance(value, expected) and above:
-            below = ".KEY" if isinstance(value, dict) else "[0]" if isinstance(value, list) else ""
-            inline = "" if below else " (null)" if value is None else f" {shown((above,), value)}"
+        if not isinstance(node, expected) and above:
+            below = ".KEY" if isinstance(node, dict) else "[0]" if isinstance(node, list) else ""
+            inline = "" if below else " (null)" if node is None else f" {shown((above,), node)}"
             noun = "a list" if index else "a section"
             fix = f"Write `--set {above}{below}=VALUE`."
-            if value is None:
+            if node is None:
                 fix = f"Remove `{above}`, which has no value, from the file."
-            return f"`{above}` is {kind_of(value)}{inline}, not {noun}", fix
+            return f"`{above}` is {kind_of(node)}{inline}, not {noun}", fix
         try:
-            value = value[int(index)] if index else value[key]
+            node = node[int(index)] if index else node[key]
         except (KeyError, IndexError):
             return None
         above = path[: step.end()]
@@ -145,23 +145,23 @@ class _Base:
         self.leaves[leaf] = value
         return path, leaf
 
-    def restored(self, value: Any, before: Any) -> Any:
+    def restored(self, after: Any, before: Any) -> Any:
         """The parsed expression with the leaves restored, and maps in their original order."""
-        if isinstance(value, dict):
-            keys = [k for k in before if k in value] if isinstance(before, dict) else []
-            keys += [k for k in value if k not in keys and k != _EMPTY]
+        if isinstance(after, dict):
+            keys = [k for k in before if k in after] if isinstance(before, dict) else []
+            keys += [k for k in after if k not in keys and k != _EMPTY]
             old = before if isinstance(before, dict) else {}
-            return {k: self.restored(value[k], old.get(k)) for k in keys}
-        if isinstance(value, list):
-            return self._restored_list(value, before)
-        return self.leaves.get(value, value) if isinstance(value, str) else value
+            return {k: self.restored(after[k], old.get(k)) for k in keys}
+        if isinstance(after, list):
+            return self._restored_list(after, before)
+        return self.leaves.get(after, after) if isinstance(after, str) else after
 
-    def _restored_list(self, value: list[Any], before: Any) -> list[Any]:
-        if value == [_EMPTY]:
+    def _restored_list(self, after: list[Any], before: Any) -> list[Any]:
+        if after == [_EMPTY]:
             return []
         old = before if isinstance(before, list) else []
-        old = [*old, *[None] * len(value)]
-        items = [None if item == _EMPTY else item for item in value]
+        old = [*old, *[None] * len(after)]
+        items = [None if item == _EMPTY else item for item in after]
         return [self.restored(item, was) for item, was in zip(items, old, strict=False)]
 
 
@@ -172,22 +172,22 @@ def _escaped(key: str) -> str:
 def _changes(before: Any, after: Any, path: Path) -> Iterator[Path]:
     """Places whose value is new or changed, with everything below them."""
     if isinstance(before, dict) and isinstance(after, dict):
-        for key, value in after.items():
-            yield from _changes(before.get(key, _changes), value, (*path, key))
+        for key, inner in after.items():
+            yield from _changes(before.get(key, _changes), inner, (*path, key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) <= len(after):
-        for index, value in enumerate(after):
+        for index, inner in enumerate(after):
             was = before[index] if index < len(before) else _changes
-            yield from _changes(was, value, (*path, index))
+            yield from _changes(was, inner, (*path, index))
     elif type(before) is not type(after) or before != after:
         yield path
-        for step, value in _children(after):
-            yield from _changes(_changes, value, (*path, step))
+        for step, inner in _children(after):
+            yield from _changes(_changes, inner, (*path, step))
 
 
-def _children(value: Any) -> list[tuple[str | int, Any]]:
-    if isinstance(value, dict):
-        return list(value.items())
-    return list(enumerate(value)) if isinstance(value, list) else []
+def _children(node: Any) -> list[tuple[str | int, Any]]:
+    if isinstance(node, dict):
+        return list(node.items())
+    return list(enumerate(node)) if isinstance(node, list) else []
 
 
 def _too_large(before: Any, after: Any) -> list[Problem]:
@@ -195,11 +195,11 @@ def _too_large(before: Any, after: Any) -> list[Problem]:
         Problem(
             file=FILE,
             place=place_of(path),
-            message=f"{value} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
+            message=f"{number} is too large: Helm keeps numbers as 64-bit floats, exact below 2^53",
             fix="Write a number below 2^53.",
         )
         for path in _changes(before, after, ())
-        if isinstance(value := value_at(after, path), int) and abs(value) >= TOO_LARGE
+        if isinstance(number := value_at(after, path), int) and abs(number) >= TOO_LARGE
     ]
 
 
@@ -210,15 +210,15 @@ def with_decimals(
     return {key: _read(value, (key,), sets, model) for key, value in values.items()}
 
 
-def _read(value: Any, path: Path, sets: Mapping[str, str], model: type[BaseModel]) -> Any:
-    if isinstance(value, dict):
-        return {key: _read(item, (*path, key), sets, model) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_read(item, (*path, at), sets, model) for at, item in enumerate(value)]
-    if not isinstance(value, str) or place_of(path) not in sets:
-        return value
-    number = read_scalar(value)
-    return number if isinstance(number, float) and _takes_decimals(model, path) else value
+def _read(node: Any, path: Path, sets: Mapping[str, str], model: type[BaseModel]) -> Any:
+    if isinstance(node, dict):
+        return {key: _read(item, (*path, key), sets, model) for key, item in node.items()}
+    if isinstance(node, list):
+        return [_read(item, (*path, at), sets, model) for at, item in enumerate(node)]
+    if not isinstance(node, str) or place_of(path) not in sets:
+        return node
+    number = read_scalar(node)
+    return number if isinstance(number, float) and _takes_decimals(model, path) else node
 
 
 def _takes_decimals(annotation: Any, path: Path) -> bool:

@@ -82,12 +82,12 @@ def rename_keys(
             continue
         is_set = places.set_of(old) is not None
         file = set_file if is_set else source
-        value, result = _without(result, old)
+        setting, result = _without(result, old)
         if _has(result, new):
             problems.append(_given_twice(old, new, file, places))
             continue
         deprecations.append(DeprecatedKey(old=old, new=new, file=file, line=places.line_of(old)))
-        result = _with(result, new, value)
+        result = _with(result, new, setting)
         positions, sets = _moved(positions, old, new), _moved(sets, old, new)
     return Renamed(
         values=result,
@@ -118,14 +118,14 @@ def _without(values: Mapping[str, Any], place: str) -> tuple[Any, dict[str, Any]
     key, _, rest = place.partition(".")
     if not rest:
         return values[key], {k: v for k, v in values.items() if k != key}
-    value, inner = _without(values[key], rest)
-    return value, {**values, key: inner}
+    setting, inner = _without(values[key], rest)
+    return setting, {**values, key: inner}
 
 
-def _with(values: Mapping[str, Any], place: str, value: Any) -> dict[str, Any]:
+def _with(values: Mapping[str, Any], place: str, setting: Any) -> dict[str, Any]:
     """A copy of the values with another value at a place."""
     key, _, rest = place.partition(".")
-    return {**values, key: _with(values.get(key) or {}, rest, value) if rest else value}
+    return {**values, key: _with(values.get(key) or {}, rest, setting) if rest else setting}
 
 
 def _moved(entries: Mapping[str, T], old: str, new: str) -> dict[str, T]:

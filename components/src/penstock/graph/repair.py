@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from penstock.graph.foreign_keys import COMPONENTS, POOLS, place_of_key
+from penstock.graph.foreign import COMPONENTS, POOLS, place_of_key
 from penstock.graph.model import Graph
 from penstock.strict_yaml.places import Path, parent_of, place_of, value_at
 from penstock.strict_yaml.problems import model_at
@@ -81,12 +81,12 @@ def choices(values: Any, place: str) -> tuple[Choice, ...]:
     section = model_at(path[:-1], Graph)
     fields = dict(section.model_fields) if section is not None else {}
     field = fields.get(str(path[-1]))
-    value = None if is_missing else value_at(values, path)
+    current = None if is_missing else value_at(values, path)
     if field is not None:
-        return tuple(_of_field(path, field, value))[:MOST_CHOICES]
+        return tuple(_of_field(path, field, current))[:MOST_CHOICES]
     if not fields:
-        is_scalar = isinstance(value, (bool, int, float))
-        return Remove(), Set(json.dumps(value)) if is_scalar else Keep()
+        is_scalar = isinstance(current, (bool, int, float))
+        return Remove(), Set(json.dumps(current)) if is_scalar else Keep()
     absent = [name for name in fields if name not in value_at(values, path[:-1])]
     meant = nearest(str(path[-1]), absent, KEY_CUTOFF) or _name_here(path)
     return (Rename(meant), Remove()) if meant in absent else (Remove(),)
@@ -106,11 +106,11 @@ def opaque_owner(values: Any, place: str) -> str | None:
     field = section.model_fields.get(str(path[-1])) if path and section else None
     if not path or field is None or path[0] not in STARTERS:
         return None
-    kinds, value = list(_kinds(field.annotation)), value_at(values, path)
-    is_replaced = (dict in kinds and not isinstance(value, dict)) or (
-        tuple in kinds and not isinstance(value, list)
+    kinds, current = list(_kinds(field.annotation)), value_at(values, path)
+    is_replaced = (dict in kinds and not isinstance(current, dict)) or (
+        tuple in kinds and not isinstance(current, list)
     )
-    if not is_replaced or _meant(kinds, value):
+    if not is_replaced or _meant(kinds, current):
         return None
     return str(path[0]) if len(path) > 1 else ""
 
@@ -134,9 +134,9 @@ def apply(values: dict[str, Any], place: str, choice: Choice) -> dict[str, Any]:
     return edited
 
 
-def _of_field(path: Path, field: FieldInfo, value: Any) -> Iterator[Choice]:
+def _of_field(path: Path, field: FieldInfo, current: Any) -> Iterator[Choice]:
     kinds = list(_kinds(field.annotation))
-    if meant := _meant(kinds, value):
+    if meant := _meant(kinds, current):
         yield Set(meant)
         return
     if not field.is_required():
@@ -148,17 +148,17 @@ def _of_field(path: Path, field: FieldInfo, value: Any) -> Iterator[Choice]:
         yield from (Set(option) for option in _examples(kind))
 
 
-def _meant(kinds: Sequence[Any], value: Any) -> Any:
+def _meant(kinds: Sequence[Any], current: Any) -> Any:
     """What was certainly meant by arguments in one text, or by variables in a list as Kubernetes
     has them; None for everything else, also for a number in quotes."""
-    if tuple in kinds and isinstance(value, str) and value.startswith("-"):
+    if tuple in kinds and isinstance(current, str) and current.startswith("-"):
         try:
-            return shlex.split(value)
+            return shlex.split(current)
         except ValueError:
             return None
-    if dict in kinds and isinstance(value, list):
-        entries = [entry for entry in value if isinstance(entry, dict)]
-        if len(entries) == len(value) and all({"name", "value"} == set(e) for e in entries):
+    if dict in kinds and isinstance(current, list):
+        entries = [entry for entry in current if isinstance(entry, dict)]
+        if len(entries) == len(current) and all({"name", "value"} == set(e) for e in entries):
             return {str(entry["name"]): str(entry["value"]) for entry in entries}
     return None
 

@@ -209,9 +209,6 @@ def unset_kv_keys() -> list[str]:
 def _eagle_rule() -> Schema:
     return {
         "if": {"properties": {"method": {"const": "eagle3"}}, "required": ["method"]},
-        "then": {
-            "properties": {"draft_model": {"type": "string"}},
-            "required": ["draft_model"],
-        },
+        "then": {"properties": {"draft_model": {"type": "string"}}, "required": ["draft_model"]},
         "else": {"properties": {"draft_model": NOTHING}},
     }

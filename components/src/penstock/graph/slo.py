@@ -19,10 +19,8 @@ class Slo(Spec):
     )
     itl_ms: Milliseconds | None = Field(
         default=None,
-        description=(
-            "Maximum mean inter-token latency (ITL) of a request in milliseconds; if unset, no "
-            "limit."
-        ),
+        description="Maximum mean inter-token latency (ITL) of a request in milliseconds; if "
+        "unset, no limit.",
     )
     e2e_ms: Milliseconds | None = Field(
         default=None, description="Maximum end-to-end latency in milliseconds; if unset, no limit."

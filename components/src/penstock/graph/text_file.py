@@ -92,7 +92,7 @@ def _similar(path: Path) -> str:
     """Suggest a graph of the same name that comes with penstock, or a YAML file of the same
     directory with a similar name."""
     if (there := path.parent / "dynamo_graphs" / path.name).is_file():
-        return f"Did you mean {there}?"
+        return f"Did you mean `{there}`?"
     if path.stem in shipped_graphs():
         return f"`penstock init --example {path.stem}` writes a copy of this graph."
     try:
@@ -100,7 +100,7 @@ def _similar(path: Path) -> str:
     except OSError:
         names = []
     if close := nearest(path.name, sorted(names), 0.7):
-        return f"Did you mean {path.parent / close}?"
+        return f"Did you mean `{path.parent / close}`?"
     return "Check the path."
 
 
@@ -116,7 +116,7 @@ def shipped_graph(name: str) -> str:
     if name in names:
         return (_folder() / f"{name}.yaml").read_text("utf-8")
     fix = did_you_mean(name, names) or f"Use one of {', '.join(names)}."
-    raise UsageError(Problem(place="--example", message=f"no graph is called {name!r}", fix=fix))
+    raise UsageError(f"no graph is called {name!r}", place="--example", fix=fix)
 
 
 def _folder() -> Path:

@@ -126,7 +126,7 @@ def gpu_fix(text: str, supported: Sequence[str]) -> tuple[str, str]:
     meant = meant_gpu(text, supported)
     listed = f"Use one of {', '.join(supported)}."
     if meant:
-        return f"{text} is unknown", f"Did you mean {meant}? {listed}"
+        return f"{text} is unknown", f"Did you mean `{meant}`? {listed}"
     return f"{text} is not supported", listed
 
 

@@ -1,4 +1,4 @@
-"""What a live view shows, and what it needs: snapshots, their source and the state behind them.
+"""What a live view shows: snapshots, and their source.
 
 `snapshot.py` makes the plain data. In every figure, None means: not measured or not exported.
 Views show it as "–", not as 0. `source.py` implements the source for a graph that `up` runs, and
@@ -7,14 +7,19 @@ Views show it as "–", not as 0. `source.py` implements the source for a graph 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.local.events import Event
 from penstock.local.reconcile import ReplicaState
-from penstock.local.state_file import GatewayStatus
 from penstock.manifests.deployment import Role
+
+if TYPE_CHECKING:  # a local graph needs nothing of a cluster
+    from penstock.live.cluster.state import PodReplica, ReleaseState
+    from penstock.local.state_file import LocalState, ReplicaStatus
+
+    Replica = ReplicaStatus | PodReplica
+    GraphState = LocalState | ReleaseState
 
 STOPPED = "stopped"
 
@@ -149,50 +154,3 @@ class SnapshotSource(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class Replica(Protocol):
-    """One process of the graph: a process of this machine, or a pod."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def program(self) -> str: ...
-    @property
-    def role(self) -> Role: ...
-    @property
-    def state(self) -> ReplicaState: ...
-    @property
-    def key(self) -> int | str:
-        """Identifies the process; it has another key after a restart."""
-        ...
-
-    @property
-    def pid(self) -> int | None: ...
-    @property
-    def restarts(self) -> int: ...
-    @property
-    def worker_id(self) -> str | None: ...
-    @property
-    def is_substitute(self) -> bool: ...
-
-
-class GraphState(Protocol):
-    """A running graph at one moment, without metrics."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def endpoint(self) -> str | None: ...
-    @property
-    def gateway(self) -> GatewayStatus | None: ...
-    @property
-    def models(self) -> tuple[str, ...]: ...
-    @property
-    def rejected_edit(self) -> tuple[str, ...]: ...
-    @property
-    def desired_replicas(self) -> Mapping[str, int]: ...
-    @property
-    def replicas(self) -> Sequence[Replica]: ...

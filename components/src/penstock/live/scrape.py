@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from penstock.errors import ClusterError
 from penstock.local.load import (
     IN_FLIGHT,
     KV_USAGE,
@@ -26,12 +27,13 @@ from penstock.local.load import (
     WORKER_QUEUE,
     WORKER_REQUESTS,
 )
-from penstock.local.ports import LOOPBACK
 from penstock.local.reconcile import ReplicaState
-from penstock.local.state_file import ReplicaStatus
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics, Sample, parse
 from penstock.serving.frontend_metrics import CACHED, FRONTEND, ITL, PROMPT, REQUESTS, TTFT
+
+if TYPE_CHECKING:
+    from penstock.live.model import Replica
 
 STARTED = f"{FRONTEND}requests_started_total"
 OUTPUT = f"{FRONTEND}output_tokens_total"
@@ -66,8 +68,8 @@ READ = (
 )
 
 
+Key = int | str
 WAIT_S = 0.5  # for all processes of one scrape
-TIMEOUT_S = 5.0  # of one request; its process counts as not responding from `WAIT_S` on
 
 Read = Callable[[str], Awaitable[str]]  # URL → text; raises OSError or httpx.HTTPError
 
@@ -83,52 +85,41 @@ class Scrape:
 
 
 class Scraper:
-    """Reads processes by port. ``clock``: monotonic seconds."""
+    """``read``: the metrics of a process; any error of it means that it does not respond.
+    ``clock``: monotonic seconds. ``wait_s``: for all processes of one scrape."""
 
     def __init__(
         self,
-        read: Read | None = None,
+        read: Callable[[Any], Awaitable[str]],
         clock: Callable[[], float] = time.monotonic,
         wait_s: float = WAIT_S,
     ) -> None:
-        self._client: httpx.AsyncClient | None = None
-        self._read, self.clock, self._wait_s = read or self._get, clock, wait_s
-        self._open: dict[int, asyncio.Task[Scrape | None]] = {}
+        self._read, self.clock, self._wait_s = read, clock, wait_s
+        self._open: dict[Key, asyncio.Task[Scrape | None]] = {}
 
-    async def scrape(self, replicas: Iterable[ReplicaStatus]) -> dict[int, Scrape | None]:
-        """By pid; None for a process that has not responded within ``wait_s``."""
+    async def scrape(self, replicas: Iterable[Replica]) -> dict[Key, Scrape | None]:
+        """By key; None for a process that has not responded within ``wait_s``."""
         for replica in replicas:
-            if has_metrics(replica) and replica.pid not in self._open:
-                self._open[replica.pid] = asyncio.create_task(self._scrape(replica))
+            if has_metrics(replica) and replica.key not in self._open:
+                self._open[replica.key] = asyncio.create_task(self._scrape(replica))
         if not self._open:
             return {}
         done, _ = await asyncio.wait(self._open.values(), timeout=self._wait_s)
-        scrapes = {pid: t.result() if t in done else None for pid, t in self._open.items()}
-        self._open = {pid: task for pid, task in self._open.items() if task not in done}
+        scrapes = {key: task.result() if task in done else None for key, task in self._open.items()}
+        self._open = {key: task for key, task in self._open.items() if task not in done}
         return scrapes
 
     async def close(self) -> None:
         for task in self._open.values():
             task.cancel()
         await asyncio.gather(*self._open.values(), return_exceptions=True)
-        if self._client is not None:
-            await self._client.aclose()
 
-    async def _scrape(self, replica: ReplicaStatus) -> Scrape | None:
-        port = replica.system_port or replica.port
+    async def _scrape(self, replica: Replica) -> Scrape | None:
         try:
-            text = await asyncio.wait_for(
-                self._read(f"http://{LOOPBACK}:{port}/metrics"), TIMEOUT_S
-            )
+            text = await self._read(replica)
             return Scrape(at_s=self.clock(), metrics=metrics_of(text))
-        except (OSError, httpx.HTTPError, ValueError):  # TimeoutError is an OSError
+        except (OSError, httpx.HTTPError, ClusterError, ValueError):  # TimeoutError is an OSError
             return None
-
-    async def _get(self, url: str) -> str:
-        if self._client is None:
-            self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
-        response = await self._client.get(url)
-        return response.raise_for_status().text
 
 
 def metrics_of(text: str) -> Metrics:
@@ -142,13 +133,12 @@ def metrics_of(text: str) -> Metrics:
     return Metrics(tuple(sample for sample in samples if isfinite(sample.value)))
 
 
-def has_metrics(replica: ReplicaStatus) -> bool:
+def has_metrics(replica: Replica) -> bool:
     """Whether it is a frontend or a worker that should respond."""
     is_alive = replica.state in (ReplicaState.READY, ReplicaState.DRAINING, ReplicaState.UNHEALTHY)
     return is_alive and (replica.system_port is not None or replica.role is Role.FRONTEND)
 
 
-Key = int | str
 WINDOW_S = 5.0  # rates of one second jump between 0 and 2 at one request per second
 
 

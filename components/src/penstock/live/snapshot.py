@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.live import scrape
 from penstock.live.model import (
     STOPPED,
     ComponentView,
     Edge,
-    GraphState,
     LiveSnapshot,
-    Replica,
     Totals,
     WorkerView,
 )
@@ -22,6 +21,9 @@ from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics
 from penstock.serving.frontend_metrics import PROMPT, REQUESTS, FrontendMetrics, summarize
+
+if TYPE_CHECKING:
+    from penstock.live.model import GraphState, Replica
 
 CLIENTS, ROUTER = "clients", "router"
 # As a request passes them.

@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import httpx
+
 from penstock.errors import InputError
 from penstock.live.model import LiveSnapshot
 from penstock.live.scrape import Scraper, Scrapes
 from penstock.live.snapshot import snapshot, stopped
 from penstock.local.control import status
 from penstock.local.events import read_events
+from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
-from penstock.local.state_file import LocalState
+from penstock.local.state_file import LocalState, ReplicaStatus
 
 STATE_S = 0.25  # between two reads of the state: an event is shown within one second
 SCRAPE_S = 1.0
+TIMEOUT_S = 5.0  # of one request; its process counts as not responding from `WAIT_S` on
 EVENTS = 100  # that a view shows
 
 
@@ -35,7 +39,13 @@ class LiveGraph:
         self._folder = StateDir(path)
         self._state: LocalState | None = status(path, sets).state
         self._graph = self._state.source
-        self._scraper, self._scrapes, self._clock = scraper or Scraper(), Scrapes(), clock
+        self._scraper, self._scrapes, self._clock = (
+            scraper or Scraper(self._metrics),
+            Scrapes(),
+            clock,
+        )
+        # For loopback; loading certificates takes 50 ms.
+        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False, verify=False)  # noqa: S501
         self._scraping: asyncio.Task[None] | None = None
         self._scraped_at: float | None = None
 
@@ -66,6 +76,7 @@ class LiveGraph:
             self._scraping.cancel()
             await asyncio.gather(self._scraping, return_exceptions=True)
         await self._scraper.close()
+        await self._client.aclose()
 
     def _snapshot(self, state: LocalState) -> LiveSnapshot:
         events = read_events(self._folder.path, EVENTS)
@@ -89,3 +100,8 @@ class LiveGraph:
     async def _scrape(self, state: LocalState) -> None:
         scrapes = await self._scraper.scrape(state.replicas)
         self._scrapes.add(scrapes, [replica.pid for replica in state.replicas])
+
+    async def _metrics(self, replica: ReplicaStatus) -> str:
+        url = f"http://{LOOPBACK}:{replica.system_port or replica.port}/metrics"
+        response = await asyncio.wait_for(self._client.get(url), TIMEOUT_S)
+        return response.raise_for_status().text

@@ -133,7 +133,7 @@ def topology_lines(latest: LiveSnapshot, width: int) -> list[str]:
     for chain in _chains(latest.edges):
         line = counts.get(chain[0].source, chain[0].source)
         for edge in chain:
-            part = f" ─ {_rate(edge)} → {counts.get(edge.target, edge.target)}"
+            part = f" ─ {rate_text(edge)} → {counts.get(edge.target, edge.target)}"
             if len(line) + len(part) > width:
                 lines.append(line)
                 line = "  "
@@ -162,7 +162,7 @@ def _chains(edges: Sequence[Edge]) -> list[list[Edge]]:
     return [*starts, *([edge] for edge in routed), *([edge] for edge in transfers)]
 
 
-def _rate(edge: Edge) -> str:
+def rate_text(edge: Edge) -> str:
     if edge.is_kv_transfer:
         return f"KV {byte_rate(edge.byte_rate)}"
     return f"{number(edge.request_rate)} req/s"

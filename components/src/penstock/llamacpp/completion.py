@@ -95,7 +95,7 @@ class Completion:
 
     def _lost(self, error: Exception) -> None:
         log.warning("KV transfer failed, the decode worker computes the prompt: %s", error)
-        self.metrics.count_lost_transfer()
+        self.metrics.lost.inc()
 
     async def chunks(self, transferred: KvTransfer | None) -> AsyncGenerator[Chunk, None]:
         """The output, token by token. The last chunk has the reason and the usage.
@@ -146,7 +146,8 @@ class Completion:
         except (TransferError, SlotError) as error:
             self._lost(error)
             return
-        self.metrics.count_transfer(int(transferred.kv["bytes"]), time.monotonic() - begun)
+        self.metrics.bytes.inc(int(transferred.kv["bytes"]))
+        self.metrics.seconds.inc(time.monotonic() - begun)
 
     async def _generate(
         self, slot: int, prompt: tuple[int, ...], cached: int
@@ -228,7 +229,7 @@ class Completion:
     def _end(self, reason: str, cached: int) -> Chunk:
         if not self._given:
             self.metrics.count_prompt(len(self.asked.prompt), cached)
-        self.metrics.count_output(len(self._output))
+        self.metrics.output.inc(len(self._output))
         return {"finish_reason": reason, "completion_usage": self._usage(cached)}
 
     def _usage(self, cached: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any, cast
 from dynamo.common.backend.disagg import require_prefill_result
 from dynamo.common.backend.engine import EngineConfig, GenerateChunk, LLMEngine, LlmRegistration
 from dynamo.common.backend.health_check import build_health_check_payload, is_probe
+from dynamo.common.backend.metrics import register_engine_registry
 from dynamo.common.backend.publisher import ComponentSnapshot, KvEventSource, PushSource
 from dynamo.common.backend.worker import WorkerConfig
 from dynamo.common.constants import DisaggregationMode
@@ -187,7 +188,7 @@ class LlamaCppEngine(LLMEngine):
         self._snapshots = publisher
 
     async def register_prometheus(self, metrics: Any) -> None:
-        self._metrics.register(metrics)
+        register_engine_registry(metrics, self._metrics.registry)
 
     async def health_check_payload(self) -> dict[str, Any] | None:
         return build_health_check_payload(self._vocabulary.encode("a")[0])

@@ -17,8 +17,7 @@ from typing import Any
 
 from dynamo.llm.exceptions import InvalidArgument
 
-from penstock.llamacpp.limited_llguidance import LimitedLlguidance
-from penstock.llamacpp.llguidance import LLGUIDANCE, START, Llguidance, Matcher
+from penstock.llamacpp.llguidance import LLGUIDANCE, START, LimitedLlguidance, Llguidance, Matcher
 
 VERDICTS = 512  # most recent grammars
 # A quoted string, a character class, a token or a comment of GBNF: braces in them are text.

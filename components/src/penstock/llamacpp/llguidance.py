@@ -1,21 +1,30 @@
 """llguidance inside llama.cpp's library: it compiles JSON schemas, and the output follows them.
 
 Called through its C interface, so that a verdict is of the same code, version and limits with which
-llama.cpp compiles the schema later.
+llama.cpp compiles the schema later. `python -m penstock.llamacpp.llguidance` is the process of
+`LimitedLlguidance`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
+import os
 import re
+import resource
+import subprocess
+import sys
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 LLGUIDANCE = "%llguidance"  # llama.cpp takes grammars with this beginning to llguidance
 START = f"{LLGUIDANCE} {{}}\nstart: "  # how the grammars of this package begin
+# Limits of the process that compiles grammars.
+MOST_CPU_S = 5  # for one grammar
+MOST_BYTES = 1 << 30  # more than without a grammar
 POINTER = ctypes.c_void_p
 ERROR_BYTES = 1024
 CONSTRAINT_BYTES = 1024  # of LlgConstraintInit, which has 88; only llguidance reads and writes it
@@ -85,7 +94,7 @@ class Llguidance:
             return Matcher(self._library, self._tokenizer, grammar)
 
 
-class Matcher:
+class Matcher(AbstractContextManager["Matcher"]):
     """Follows an output. Used from one thread; frees its memory at the end of `with`."""
 
     def __init__(self, library: Any, tokenizer: int, grammar: str) -> None:
@@ -110,21 +119,10 @@ class Matcher:
     def may_end(self) -> bool:
         return self._is_valid and bool(self._library.llg_matcher_is_accepting(self._matcher))
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         matcher, self._matcher = self._matcher, 0
         if matcher:
             self._library.llg_free_matcher(matcher)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def readable(error: str) -> str:
@@ -151,3 +149,80 @@ def _declared(library: Any) -> Any:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+class LimitedLlguidance(Llguidance):
+    """llguidance whose verdicts come from a process of their own, which ends with the worker.
+
+    A grammar that takes all memory to compile would otherwise end the worker, with all its
+    requests.
+    """
+
+    def __init__(
+        self,
+        library: Path,
+        special_tokens: Iterable[str] = (),
+        most_cpu_s: int = MOST_CPU_S,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        """AttributeError when the library was built without llguidance."""
+        self._path, self._special_tokens = library, list(special_tokens)
+        self._limits = most_cpu_s, most_bytes
+        super().__init__(library, self._special_tokens)
+        self._child: subprocess.Popen[str] | None = None
+        self._one = threading.Lock()
+
+    def problem(self, grammar: str) -> str:
+        """Why llama.cpp cannot compile a `%llguidance` grammar, also because it exceeds the
+        limits; empty if it can. For any thread."""
+        with self._one:
+            child = self._child = self._child or self._started()
+            assert child.stdin
+            assert child.stdout
+            try:
+                print(json.dumps(grammar), file=child.stdin, flush=True)
+                verdict = child.stdout.readline()
+            except BrokenPipeError:
+                verdict = ""
+            if verdict:
+                return str(json.loads(verdict))
+            self.end()
+            seconds, most_bytes = self._limits
+            return f"it takes more than {seconds} s or {most_bytes >> 20} MiB to compile"
+
+    def end(self) -> None:
+        """End the process, if it runs."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.communicate()
+
+    def _started(self) -> subprocess.Popen[str]:
+        module = "penstock.llamacpp.llguidance"
+        child = subprocess.Popen(
+            [sys.executable, "-m", module, str(self._path), *map(str, self._limits)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+        print(json.dumps(self._special_tokens), file=child.stdin, flush=True)
+        return child
+
+
+def main(library: Path, most_cpu_s: int, most_bytes: int) -> None:
+    """Read the names of special tokens and then grammars, each as a line of JSON; write a verdict
+    for each. The input ends with the worker."""
+    llguidance = Llguidance(library, json.loads(sys.stdin.readline()))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + most_bytes, used + most_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for line in sys.stdin:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        end_s = int(usage.ru_utime + usage.ru_stime) + 1 + most_cpu_s
+        resource.setrlimit(resource.RLIMIT_CPU, (end_s, resource.RLIM_INFINITY))
+        print(json.dumps(llguidance.problem(json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -5,9 +5,6 @@ Names, units and types follow Prometheus; Dynamo adds its labels.
 
 from __future__ import annotations
 
-from typing import Any
-
-from dynamo.common.backend.metrics import register_engine_registry
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info
 
 from penstock.llamacpp.slots import Slots
@@ -21,10 +18,10 @@ class Metrics:
         self._cached = self._counter(
             "cached_tokens", "Prompt tokens found in the prefix cache of a slot."
         )
-        self._output = self._counter("generated_tokens", "Tokens generated.")
-        self._bytes = self._counter("kv_transfer_bytes", "Bytes of KV read from prefill workers.")
-        self._seconds = self._counter("kv_transfer_seconds", "Seconds spent on KV transfers.")
-        self._lost = self._counter("kv_transfer_failures", "KV transfers that failed.")
+        self.output = self._counter("generated_tokens", "Tokens generated.")
+        self.bytes = self._counter("kv_transfer_bytes", "Bytes of KV read from prefill workers.")
+        self.seconds = self._counter("kv_transfer_seconds", "Seconds spent on KV transfers.")
+        self.lost = self._counter("kv_transfer_failures", "KV transfers that failed.")
         running = Gauge("llamacpp_requests_running", "Busy slots.", registry=self.registry)
         running.set_function(lambda: slots.running)
         waiting = Gauge(
@@ -38,9 +35,6 @@ class Metrics:
     def _counter(self, name: str, text: str) -> Counter:
         return Counter(f"llamacpp_{name}", text, registry=self.registry)
 
-    def register(self, metrics: Any) -> None:
-        register_engine_registry(metrics, self.registry)
-
     @property
     def hit_rate(self) -> float | None:
         """Prefix-cache hit rate since the start; None before the first request."""
@@ -51,13 +45,3 @@ class Metrics:
         self._cached.inc(cached)
         self._prompt_total += tokens
         self._cached_total += cached
-
-    def count_output(self, tokens: int) -> None:
-        self._output.inc(tokens)
-
-    def count_transfer(self, size: int, seconds: float) -> None:
-        self._bytes.inc(size)
-        self._seconds.inc(seconds)
-
-    def count_lost_transfer(self) -> None:
-        self._lost.inc()

@@ -6,14 +6,14 @@ from the cluster becomes a note.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from penstock.engines.engine import NoSimulation, Simulation
-from penstock.errors import UsageError
+from penstock.errors import ManifestError, Problem, UsageError
 from penstock.local import (
     adapter_launch,
     cpu_engine,
@@ -28,13 +28,12 @@ from penstock.local import (
 from penstock.local.deployment import Infrastructure, LocalDeployment, Overrides, Program
 from penstock.local.local_flags import FRONTEND
 from penstock.local.machine import Machine
-from penstock.local.planes import CLUSTER_VARIABLES, PLANE_FLAGS, infrastructure
 from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
-from penstock.local.servable import require_frontend_and_worker
 from penstock.local.versions import Interpreters, environment_of
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.roles import configured_role, engine_of
 from penstock.tokenizer import FOLDER
 
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -46,6 +45,22 @@ NOT_STARTED = {
 ROLES = {"agg": Role.WORKER, "prefill": Role.PREFILL, "decode": Role.DECODE}
 # Variables of Dynamo's runtime that also a mocker in place of an engine reads.
 LIMITS = ("DYN_ENGINE_REQUEST_LIMIT", "DYN_DYNAMO_REQUEST_QUEUE_LIMIT")
+# Flags that choose addresses and planes; here the environment sets them.
+PLANE_FLAGS = (
+    *("--discovery-backend", "--request-plane", "--response-plane", "--event-plane"),
+    *("--namespace", "--namespace-prefix", "--endpoint"),
+)
+# Variables that point into the cluster; `up` sets its own.
+CLUSTER_VARIABLES = frozenset(
+    {
+        *("DYN_SYSTEM_PORT", "DYN_HTTP_PORT", "DYN_NAMESPACE", "DYN_NAMESPACE_PREFIX"),
+        *("DYN_RESPONSE_PLANE", "DYN_KSERVE_GRPC_SERVER", "DYN_INTERACTIVE", "DYN_CHAT_PROCESSOR"),
+        *("DYN_TLS_CERT_PATH", "DYN_TLS_KEY_PATH", "DYN_TLS_CLIENT_CA_CERT_PATH", "DYN_FILE_KV"),
+        *("ETCD_ENDPOINTS", "NATS_SERVER", "TIKTOKEN_ENCODINGS_BASE", "HF_HOME"),
+    }
+)
+# A worker of one kind registers that it needs the other: until then, no model is listed.
+COUNTERPART = {Role.PREFILL: Role.DECODE, Role.DECODE: Role.PREFILL}
 
 
 FindModel = Callable[[str], Path | None]
@@ -155,12 +170,8 @@ class _Adapter:
         if is_substituted(component, self.machine, self.overrides):
             return self._substitute(name, component, launch)
         self._require_no_timing(component)
-        if component.role in SERVING and cpu_engine.computes_on_cpu(component):
-            return [self._cpu_worker(name, component, launch)]
-        if component.engine is Engine.LLAMACPP and component.role in SERVING:
-            return [self._llamacpp_worker(name, component, launch)]
         if component.engine is not None and component.role in SERVING:
-            return [self._worker(name, component, launch)]
+            return [self._worker(name, component, launch, component.engine)]
         what = launch.module or " ".join(launch.argv[:3]) or "nothing"
         self._note(f"{component.name}: not started on this machine ({component.role}: {what})")
         self.not_started.append(f"{component.name} runs {what}")
@@ -171,31 +182,30 @@ class _Adapter:
         arguments, changes = local_flags.frontend_arguments(graph_arguments, launch.env)
         for change in changes:
             self._note(f"{name}: {change}")
-        argv = (self._python(component), "-m", FRONTEND, *arguments)
-        program = self._as_it_is(name, component, launch, Role.FRONTEND, argv)
-        return replace(program, env={**program.env, **self._vocabulary()})
-
-    def _vocabulary(self) -> dict[str, str]:
-        if not self.harmony:
-            return {}
+        program = self._program(name, component, launch, self._python(component), arguments)
+        program = replace(program, role=Role.FRONTEND)
         vocabulary = self.machine.harmony_vocabulary
-        if vocabulary is None:
+        if self.harmony and vocabulary is None:
             self._note(local_flags.DOWNLOADED)
-        return local_flags.harmony_variables(vocabulary)
+        variables = local_flags.harmony_variables(vocabulary) if self.harmony else {}
+        return replace(program, env={**program.env, **variables})
 
-    def _worker(self, name: str, component: Component, launch: Launch) -> Program:
-        """An engine that runs unchanged: the mocker, or a real one on GPUs."""
+    def _worker(self, name: str, component: Component, launch: Launch, engine: Engine) -> Program:
+        """An engine that runs itself: the mocker, or a real one on GPUs or CPUs."""
+        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+        if cpu_engine.computes_on_cpu(component):
+            return self._cpu_worker(name, component, launch, arguments)
+        if engine is Engine.LLAMACPP:
+            return self._llamacpp_worker(name, component, launch, arguments)
         if "DYN_NAMESPACE" in launch.env:
             self._note(f"{name}: ignoring DYN_NAMESPACE: `up` sets it to keep graphs apart")
-        arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
-        engine = component.engine or Engine.MOCKER
         if engine is not Engine.MOCKER:
             return self._gpu_worker(name, component, launch, engine, arguments)
         arguments, changes = local_flags.mocker_arguments(launch, arguments, self.exists)
         for change in changes:
             self._note(f"{name}: {change}")
-        argv = (self._python(component), "-m", launch.module or "", *self._with_model(arguments))
-        return self._as_it_is(name, component, launch, component.role, argv)
+        arguments = self._with_model(arguments)
+        return self._program(name, component, launch, self._python(component), arguments)
 
     def _gpu_worker(
         self,
@@ -212,8 +222,7 @@ class _Adapter:
             engine, model.arguments, self.settings(component, launch)
         )
         python = self.machine.interpreters[engine]
-        argv = (python, "-m", launch.module or "", *local_arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, local_arguments)
         self._note(f"{name}: running {engine} on this machine's GPUs, {gpus} for each replica")
         return replace(
             program,
@@ -223,8 +232,9 @@ class _Adapter:
             weights_bytes=model.weights_bytes,
         )
 
-    def _cpu_worker(self, name: str, component: Component, launch: Launch) -> Program:
-        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
+    def _cpu_worker(
+        self, name: str, component: Component, launch: Launch, graph_arguments: tuple[str, ...]
+    ) -> Program:
         # Before the engine's environment, which comes with that of a packaged model.
         arguments = cpu_engine.arguments(
             graph_arguments,
@@ -238,20 +248,19 @@ class _Adapter:
         else:
             environment = environment_of(other.version, cpu_engine.ENVIRONMENT)
             python = cpu_engine.require_environment(other.cpu, environment)
-        argv = (python, "-m", launch.module or "", *arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, arguments)
         env = {**cpu_engine.environment(python), **program.env, **cpu_engine.loopback()}
         program = replace(program, env=env, ports=cpu_engine.PORTS)
         return tool_template.with_tools(program, flags.flag_value(arguments, "--model"))
 
-    def _llamacpp_worker(self, name: str, component: Component, launch: Launch) -> Program:
+    def _llamacpp_worker(
+        self, name: str, component: Component, launch: Launch, graph_arguments: tuple[str, ...]
+    ) -> Program:
         packages = llamacpp_engine.require_packages(self.machine.interpreters)
-        graph_arguments = flags.without_flags(launch.arguments, *PLANE_FLAGS)
         model = self.find_gguf(flags.flag_value(graph_arguments, "--model") or "")
         arguments = llamacpp_engine.arguments(graph_arguments, model)
         python = self._python(component)
-        argv = (python, "-m", launch.module or "", *arguments)
-        program = self._as_it_is(name, component, launch, component.role, argv)
+        program = self._program(name, component, launch, python, arguments)
         env = llamacpp_engine.variables(program.env, packages, python)
         program = replace(program, env=env)
         return tool_template.with_tools(program, str(model.folder))
@@ -264,47 +273,34 @@ class _Adapter:
             return []
         reason = self._substitution_reason(component)
         self._note(f"{name}: using mocker instead of {component.engine} ({reason})")
-        if self.timing is not None:
-            return [self._timed(name, component, simulation, self.timing)]
-        if simulation.simulated:
+        python = self._python(component)
+        files: Mapping[str, str] = {}
+        env = {name: launch.env[name] for name in LIMITS if name in launch.env}
+        simulated = flags.without_flags(simulation.arguments, "--endpoint")
+        if self.timing is not None:  # its notes come with it
+            engine = self.timing.engines[component.name]
+            described = predicted_timing.describe(engine)
+            self._note(f"{name}: predicted timing, not measured: {described}")
+            python, files, env = self.timing.python, predicted_timing.files(engine), {}
+            simulated = predicted_timing.arguments(engine)
+        elif simulation.simulated:
             self._note(f"{name}: mocker settings from the graph: {'; '.join(simulation.simulated)}")
-        if simulation.not_simulated:
+        if self.timing is None and simulation.not_simulated:
             self._note(f"{name}: not simulated: {'; '.join(simulation.not_simulated)}")
         model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        simulated = flags.without_flags(simulation.arguments, "--endpoint")
         arguments = self._with_model((*model, *simulated))
-        mode = flags.flag_value(arguments, "--disaggregation-mode") or "agg"
         program = Program(
             name=name,
             component=component.name,
-            role=ROLES[mode],
+            role=ROLES[flags.flag_value(arguments, "--disaggregation-mode") or "agg"],
             replicas=component.replicas,
-            argv=(self._python(component), "-m", "dynamo.mocker", *arguments),
-            env={name: launch.env[name] for name in LIMITS if name in launch.env},
+            argv=(python, "-m", "dynamo.mocker", *arguments),
+            env=env,
+            files=files,
             grace_s=component.grace_s,
             is_substitute=True,
         )
         return [program]
-
-    def _timed(
-        self, name: str, component: Component, simulation: Simulation, timing: PredictedTiming
-    ) -> Program:
-        """A mocker with predicted timing. Its notes come with ``timing``."""
-        engine = timing.engines[component.name]
-        self._note(f"{name}: predicted timing, not measured: {predicted_timing.describe(engine)}")
-        model = ("--model-path", simulation.model, "--model-name", simulation.served_names[0])
-        arguments = self._with_model((*model, *predicted_timing.arguments(engine)))
-        return Program(
-            name=name,
-            component=component.name,
-            role=ROLES[predicted_timing.mode(engine)],
-            replicas=component.replicas,
-            argv=(timing.python, "-m", "dynamo.mocker", *arguments),
-            env={},
-            files=predicted_timing.files(engine),
-            grace_s=component.grace_s,
-            is_substitute=True,
-        )
 
     def _require_no_timing(self, component: Component) -> None:
         if self.timing is not None and component.role in SERVING:
@@ -339,15 +335,21 @@ class _Adapter:
         named = () if flags.flag_value(arguments, "--model-name") else ("--model-name", model)
         return ("--model-path", str(folder), *named, *bare)
 
-    def _as_it_is(
-        self, name: str, component: Component, launch: Launch, role: Role, argv: tuple[str, ...]
+    def _program(
+        self,
+        name: str,
+        component: Component,
+        launch: Launch,
+        python: str,
+        graph_arguments: tuple[str, ...],
     ) -> Program:
         """A launch with its files and environment, without what points into the cluster and what
         `untrusted` leaves out."""
         env = tracing.without(launch.env)
         env = {k: v for k, v in env.items() if k not in CLUSTER_VARIABLES}
         env, unsafe_variables = untrusted.safe_variables(env)
-        arguments, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
+        argv = (python, "-m", launch.module or "", *graph_arguments)
+        argv, unsafe_flags = untrusted.safe_arguments(argv, launch.files)
         unsafe = unsafe_flags | unsafe_variables
         for reason in dict.fromkeys(unsafe.values()):
             settings = ", ".join(setting for setting, cause in unsafe.items() if cause == reason)
@@ -355,9 +357,9 @@ class _Adapter:
         return Program(
             name=name,
             component=component.name,
-            role=role,
+            role=component.role,
             replicas=component.replicas,
-            argv=arguments,
+            argv=argv,
             env=env,
             files=launch.files,
             grace_s=component.grace_s,
@@ -389,3 +391,95 @@ def _port(deployment: Deployment) -> int:
                 if text and text.isdigit():
                     return int(text)
     return 8000
+
+
+def infrastructure(deployment: Deployment) -> Infrastructure:
+    """The planes that the components configure. Kubernetes discovery becomes file discovery."""
+    configured: dict[str, str] = {}
+    for component in deployment.components:
+        for launch in component.launches:
+            configured |= {k: v for k, v in launch.env.items() if v}
+            configured |= _planes_of(launch)
+    discovery = "etcd" if configured.get("DYN_DISCOVERY_BACKEND") == "etcd" else "file"
+    endpoints = configured.get("ETCD_ENDPOINTS", "")
+    return Infrastructure(
+        discovery=discovery,
+        events=configured.get("DYN_EVENT_PLANE", "zmq"),
+        requests=configured.get("DYN_REQUEST_PLANE", "tcp"),
+        etcd_endpoints=tuple(e for e in endpoints.split(",") if e),
+        nats_url=configured.get("NATS_SERVER", ""),
+    )
+
+
+def _planes_of(launch: Launch) -> dict[str, str]:
+    names = {
+        "--discovery-backend": "DYN_DISCOVERY_BACKEND",
+        "--event-plane": "DYN_EVENT_PLANE",
+        "--request-plane": "DYN_REQUEST_PLANE",
+    }
+    values = {name: flags.flag_value(launch.arguments, flag) for flag, name in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def require_frontend_and_worker(
+    deployment: Deployment, programs: Sequence[Program], not_started: Sequence[str]
+) -> None:
+    """ManifestError if one of them is missing; `adapt` calls it.
+
+    ``not_started``: the components that do not run on this machine, each with what it runs.
+    """
+    roles = {program.role for program in programs}
+    missing = [] if Role.FRONTEND in roles else ["frontend"]
+    missing += [] if roles - {Role.FRONTEND} else ["worker"]
+    skipped = f" (not started: {'; '.join(not_started)})" if not_started else ""
+    components = ", ".join(f"{c.name} ({c.role})" for c in deployment.components)
+    problems = [
+        Problem(
+            file=deployment.source,
+            place=deployment.name,
+            message=f"has no {kind} that can run on this machine{skipped}",
+            fix=f"Add one. Its components are {components}.",
+        )
+        for kind in missing
+    ]
+    if problems:
+        raise ManifestError(*problems)
+
+
+def require_pairs(deployment: Deployment, programs: Sequence[Program]) -> None:
+    """ManifestError if prefill or decode workers run without the other; `prepare` calls it."""
+    roles = [_runs_as(deployment, program) for program in programs]
+    problems = [
+        _without_counterpart(deployment, program, role)
+        for program, role in zip(programs, roles, strict=True)
+        if role in COUNTERPART and COUNTERPART[role] not in roles
+    ]
+    if problems:
+        raise ManifestError(*problems)
+
+
+def _runs_as(deployment: Deployment, program: Program) -> Role:
+    """What the command line makes of a worker, whatever the component's type says."""
+    if program.role not in COUNTERPART or program.is_substitute:
+        return program.role
+    component = deployment.component(program.component)
+    _, launch = engine_of(component.launches)
+    if launch is None:
+        return program.role
+    return configured_role(launch, component.engine, component.engine_config) or Role.WORKER
+
+
+def _without_counterpart(deployment: Deployment, program: Program, role: Role) -> Problem:
+    """The component that is meant is of the missing type, and its command sets no mode."""
+    needed = COUNTERPART[role]
+    meant = [c.name for c in deployment.components if c.role is needed]
+    fix = f"Add `--disaggregation-mode {needed}` to the command of {', '.join(meant)}."
+    if not meant:
+        fix = f"Add a {needed} component, or run {program.component} without disaggregation."
+    return Problem(
+        file=deployment.source,
+        place=deployment.component(program.component).place or program.component,
+        message=f"runs as a {role} worker, but no worker of this graph runs as a {needed} "
+        "worker, so the frontend would list no model",
+        fix=fix,
+    )

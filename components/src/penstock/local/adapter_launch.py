@@ -23,12 +23,12 @@ INNER_PORT = "inner"
 TOKENIZER = "tokenizer.json"
 MOCKER_LIMIT = 128  # tokens; the mocker never ends its output by itself, and requires a limit
 CPU_VARIABLE = "VLLM_CPU_OMP_THREADS_BIND"  # of cpu_engine.environment
-# Module of a worker → the adapter's rules. With several, the first: the mocker's are the strictest.
-RULES = {"dynamo.mocker": "mocker", "dynamo.vllm": "vllm", "penstock.llamacpp": "llamacpp"}
-MODEL_FOLDERS = {
-    "dynamo.mocker": "--model-path",
-    "dynamo.vllm": "--model",
-    "penstock.llamacpp": "--model-folder",
+# Module of a worker → the adapter's rules, and the option with the folder of the model's config and
+# tokenizer files. With several modules, the first: the rules of the mocker are the strictest.
+WORKERS = {
+    "dynamo.mocker": ("mocker", "--model-path"),
+    "dynamo.vllm": ("vllm", "--model"),
+    "penstock.llamacpp": ("llamacpp", "--model-folder"),
 }
 
 
@@ -46,7 +46,7 @@ def with_adapter(
         for module in p.argv[2:3]
         if p.role is not Role.FRONTEND and _is_local(p)
     }
-    engine = next((name for module, name in RULES.items() if module in local), None)
+    engine = next((name for module, (name, _) in WORKERS.items() if module in local), None)
     if engine is None:
         return programs, None
     options = ["--adapter-engine", engine, "--adapter-inner-port", f"{{port:{INNER_PORT}}}"]
@@ -72,9 +72,8 @@ def _is_local(worker: Program) -> bool:
 
 
 def _model_folder(worker: Program) -> str | None:
-    """The folder of the model's config and tokenizer files."""
-    option = MODEL_FOLDERS.get("".join(worker.argv[2:3]))
-    return flags.flag_value(worker.argv, option) if option else None
+    module = "".join(worker.argv[2:3])
+    return flags.flag_value(worker.argv, WORKERS[module][1]) if module in WORKERS else None
 
 
 def output_limit(programs: Iterable[Program], engine: str) -> int | None:

@@ -57,11 +57,9 @@ def status(path: Path, sets: Sequence[str] = ()) -> GraphStatus:
     state = up.read()
     if state is None:
         raise StartError(
-            Problem(
-                file=str(path),
-                message="the graph is starting and has no status yet",
-                fix="Run the command again in a few seconds.",
-            )
+            "the graph is starting and has no status yet",
+            file=str(path),
+            fix="Run the command again in a few seconds.",
         )
     import asyncio
 
@@ -109,11 +107,9 @@ def edited(path: Path, edit: Callable[[], object], counts: Mapping[str, int]) ->
         is_late = time.monotonic() > deadline
         if state.rejected_edit and (state.rejected_edit != before or is_late):
             raise GraphError(
-                Problem(
-                    file=str(path),
-                    message="`up` rejected the edit: " + " ".join(state.rejected_edit),
-                    fix="Correct the file; the graph runs on with its last valid content.",
-                )
+                "`up` rejected the edit: " + " ".join(state.rejected_edit),
+                file=str(path),
+                fix="Correct the file; the graph runs on with its last valid content.",
             )
         if is_late:
             _require_replicas(path, counts)
@@ -191,11 +187,9 @@ def require_same_sets(state: StateDir, sets: Sequence[str]) -> None:
     running = list(current.sets) if current is not None else []
     if list(sets) != running:
         raise GraphError(
-            Problem(
-                file=str(state.source),
-                message=f"the graph is up with {_sets(running)}, not with {_sets(list(sets))}",
-                fix="Omit --set, or give the values of the running `up`.",
-            )
+            f"the graph is up with {_sets(running)}, not with {_sets(list(sets))}",
+            file=str(state.source),
+            fix="Omit --set, or give the values of the running `up`.",
         )
 
 
@@ -211,11 +205,9 @@ def require_not_overridden(path: Path, changes: Mapping[str, int]) -> None:
     hiding = [s for s in sets for pool in changes if f",{pool}.replicas=" in f",{s}"]
     if hiding:
         raise GraphError(
-            Problem(
-                file=str(path),
-                message=f"the running `up` has --set {hiding[0]}, which overrides the edit",
-                fix=f"Run {restart(path)} without it.",
-            )
+            f"the running `up` has --set {hiding[0]}, which overrides the edit",
+            file=str(path),
+            fix=f"Run {restart(path)} without it.",
         )
 
 
@@ -227,12 +219,6 @@ def _up(path: Path) -> StateDir:
 
 
 def _not_up(path: Path, fix: str = "") -> NotUpError:
-    from penstock.local.file_kind import LIST_GRAPHS, fix_of_missing, not_servable
+    from penstock.local.file_kind import LIST_GRAPHS, not_up_error
 
-    fix = fix or LIST_GRAPHS
-    if not path.exists():
-        message = "no such file, and no graph of this name is up"
-        fix = fix_of_missing(path)
-        return NotUpError(Problem(file=str(path), message=message, fix=fix))
-    problem = not_servable(path) or Problem(file=str(path), message="the graph is not up", fix=fix)
-    return NotUpError(problem)
+    return not_up_error(path, "the graph is not up", fix or LIST_GRAPHS, has_run=False)

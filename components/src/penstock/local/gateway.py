@@ -32,8 +32,7 @@ from penstock.gateway.keys import load_keys
 from penstock.gateway.policy import Policy, policy_of_graph
 from penstock.graph.gateway import GatewaySection
 from penstock.local.file_watch import FileWatch
-from penstock.local.first_completion import FirstCompletion
-from penstock.local.probe import Prober
+from penstock.local.probe import FirstCompletion, Prober
 from penstock.local.process import child_environment
 from penstock.local.run_envoy import EnvoyProcess, require_envoy, start_envoy
 from penstock.local.state import MARKER
@@ -109,7 +108,7 @@ class LocalGateway:
         rate = f"{limit.requests} requests per {limit.unit} {per}" if limit else "no rate limit"
         count = len(self._keys)
         clients = f"API keys of {count} client{'' if count == 1 else 's'}"
-        return f"{clients}, {rate}, requests up to {largest_request(self._policy)}"
+        return f"{clients}, {rate}, requests up to {largest_request(self._policy.limits)}"
 
     async def start(self, *, disaggregated: bool) -> None:
         """Return after a completion for every model through Envoy.
@@ -255,7 +254,7 @@ class LocalGateway:
     def _policy(self) -> Policy:
         # The endpoint retries: both would multiply their retries.
         policy = policy_of_graph(self._section, self._graph, "local")
-        return replace(policy, retries=0)
+        return replace(policy, limits=policy.limits.model_copy(update={"retries": 0}))
 
     @property
     def _setup(self) -> LocalSetup:
@@ -276,7 +275,7 @@ def fixed_setting(old: GatewaySection, new: GatewaySection) -> str:
 
 
 def _value(section: GatewaySection, place: str) -> object:
-    value: object = section
+    part: object = section
     for step in place.split("."):
-        value = getattr(value, step)
-    return value
+        part = getattr(part, step)
+    return part

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import InputError, ManifestError, Problem
+from penstock.errors import InputError, ManifestError
 from penstock.local import cpu_engine
-from penstock.local.gpus.visible import VARIABLE
+from penstock.local.gpus.gpu import VARIABLE
 from penstock.manifests import flags
 from penstock.manifests.deployment import Component, Engine, Launch
-from penstock.text.values import as_mapping, positive_int
+from penstock.text.values import as_mapping
 
 # The first that is given counts.
 MODEL_FLAGS = {
@@ -61,7 +61,7 @@ def replica_gpus(component: Component, launch: Launch) -> int:
 
 def _problem(component: Component, message: str) -> ManifestError:
     fix = "Use `--engine mocker`, or change the component's GPUs or nodes."
-    return ManifestError(Problem(place=component.name, message=message, fix=fix))
+    return ManifestError(message, place=component.name, fix=fix)
 
 
 def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> GpuModel:
@@ -72,13 +72,11 @@ def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> Gp
         return GpuModel(arguments=arguments, weights_bytes=0)  # named in a file or a variable
     if folder is None:
         raise InputError(
-            Problem(
-                place="model",
-                message=f"{name!r} is neither a model folder on this machine nor in the Hugging "
-                "Face cache, and `up` downloads no model",
-                fix=f"Run `hf download {name}`, set `model.path` to a folder, or use "
-                "`--engine mocker`.",
-            )
+            f"{name!r} is neither a model folder on this machine nor in the Hugging "
+            "Face cache, and `up` downloads no model",
+            place="model",
+            fix=f"Run `hf download {name}`, set `model.path` to a folder, or use "
+            "`--engine mocker`.",
         )
     weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     if Path(name).expanduser().is_dir():  # a hub id stays: it is the served name's default
@@ -88,7 +86,7 @@ def model(engine: Engine, arguments: tuple[str, ...], folder: Path | None) -> Gp
 
 def model_name(engine: Engine, arguments: tuple[str, ...]) -> str:
     values = (flags.flag_value(arguments, flag) for flag in MODEL_FLAGS[engine])
-    return next((value for value in values if value), "")
+    return next((name for name in values if name), "")
 
 
 def arguments(
@@ -99,25 +97,14 @@ def arguments(
     ``settings``: those of vLLM's parser; the other engines' are empty.
     """
     if engine is Engine.VLLM:
-        values = as_mapping(settings.get("engine_args"))
-        ranks = positive_int(values.get("data_parallel_size")) or 1
-        return (*graph_arguments, *_events(as_mapping(values.get("kv_events_config")), ranks))
+        return (*graph_arguments, *cpu_engine.kv_events(as_mapping(settings.get("engine_args"))))
     if engine is Engine.SGLANG:
         text = flags.flag_value(graph_arguments, "--kv-events-config")
         is_disaggregated = flags.flag_value(graph_arguments, "--disaggregation-mode") is not None
         bootstrap = (BOOTSTRAP_FLAG, "{port:bootstrap}") if is_disaggregated else ()
-        return (*graph_arguments, *bootstrap, *_events(_json(text), 1))
+        events = cpu_engine.kv_events({"kv_events_config": _json(text)})
+        return (*graph_arguments, *bootstrap, *events)
     return graph_arguments
-
-
-def _events(config: Mapping[str, Any], ranks: int) -> tuple[str, ...]:
-    """KV events on a socket of its own, as in `cpu_engine`; vLLM computes the addresses of further
-    ranks from a TCP port."""
-    is_on = config.get("enable_kv_cache_events") or config.get("publisher") == "zmq"
-    if not is_on or ranks > 1:
-        return ()
-    publisher = {key: value for key, value in config.items() if value is not None}
-    return ("--kv-events-config", json.dumps({**publisher, "endpoint": cpu_engine.EVENTS_SOCKET}))
 
 
 def _json(text: str | None) -> Mapping[str, Any]:
@@ -135,16 +122,9 @@ def ports(engine: Engine) -> tuple[str, ...]:
 
 def defaults(python: str) -> Mapping[str, str]:
     """Defaults that the graph's ``env`` overrides; ``python``: the environment's interpreter."""
-    environment = Path(python).parents[1]
-    return {
-        # Kernels that are compiled at the first start; HOME is deleted with each run.
-        "VLLM_CACHE_ROOT": str(environment / "vllm-cache"),
-        "TRITON_CACHE_DIR": str(environment / "triton-cache"),
-        "VLLM_RPC_BASE_PATH": ".",
-        "VLLM_NO_USAGE_STATS": "1",
-        # Otherwise process titles overwrite the environment that marks penstock's processes.
-        "SPT_NOENV": "1",
-    }
+    # Kernels that are compiled at the first start; HOME is deleted with each run.
+    triton = {"TRITON_CACHE_DIR": str(Path(python).parents[1] / "triton-cache")}
+    return cpu_engine.common_environment(python) | triton
 
 
 def loopback(engine: Engine) -> Mapping[str, str]:

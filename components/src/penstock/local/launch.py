@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ManifestError
 from penstock.files import write_file
 from penstock.local import tracing
-from penstock.local.deployment import Infrastructure, Program
-from penstock.local.gpus.visible import VARIABLE
+from penstock.local.deployment import Program
+from penstock.local.gpus.gpu import VARIABLE
 from penstock.local.ports import LOOPBACK
 from penstock.local.services import Services
 from penstock.local.state import MARKER, StateDir
@@ -34,22 +34,8 @@ class RunContext:
     """What all replicas of one run share."""
 
     state: StateDir
+    services: Services
     namespace: str
-    infrastructure: Infrastructure
-    broker_url: str = ""
-    """Address of the ZMQ event broker; empty with NATS."""
-    traces_url: str = ""
-    """Of the receiver of traces; empty if the graph is not traced."""
-
-    @classmethod
-    def of(cls, state: StateDir, services: Services, namespace: str) -> RunContext:
-        return cls(
-            state=state,
-            namespace=namespace,
-            infrastructure=services.infrastructure,
-            broker_url=services.broker_url,
-            traces_url=services.traces_url,
-        )
 
 
 def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
@@ -61,11 +47,9 @@ def write_files(state: StateDir, program: Program) -> Mapping[str, Path]:
         if not target.is_relative_to(root.resolve()):
             # A foreign manifest must not overwrite the user's files with `..`.
             raise ManifestError(
-                Problem(
-                    place=program.name,
-                    message=f"the path of file {path!r} leaves the run's folder",
-                    fix="Use a path without `..` for the file and its mount.",
-                )
+                f"the path of file {path!r} leaves the run's folder",
+                place=program.name,
+                fix="Use a path without `..` for the file and its mount.",
             )
         target.parent.mkdir(parents=True, exist_ok=True)
         write_file(target, text)
@@ -114,8 +98,8 @@ def environment(
     """Variables to add to the user's environment: the manifest's, then those of this run."""
     env = {name: fill(relocate(value, files), ports) for name, value in program.env.items()}
     env |= _planes(context) | _loopback() | _folders(context.state)
-    env |= tracing.environment(context.traces_url, program)
-    if context.infrastructure.discovery == "etcd":
+    env |= tracing.environment(context.services.traces_url, program)
+    if context.services.infrastructure.discovery == "etcd":
         env.setdefault("ETCD_LEASE_TTL", str(LEASE_S))
     env |= {"DYN_NAMESPACE": context.namespace, "PYTHONUNBUFFERED": "1"}
     env["DYN_SDK_DISABLE_ANSI_LOGGING"] = "1"  # the output is a file
@@ -133,7 +117,7 @@ def environment(
 
 
 def _planes(context: RunContext) -> dict[str, str]:
-    infra = context.infrastructure
+    infra = context.services.infrastructure
     env = {
         "DYN_DISCOVERY_BACKEND": infra.discovery,
         "DYN_EVENT_PLANE": infra.events,
@@ -145,8 +129,8 @@ def _planes(context: RunContext) -> dict[str, str]:
         env["DYN_FILE_KV"] = str(context.state.discovery)
     if "nats" in (infra.events, infra.requests):
         env["NATS_SERVER"] = infra.nats_url
-    if context.broker_url:
-        env["DYN_ZMQ_BROKER_URL"] = context.broker_url
+    if context.services.broker_url:
+        env["DYN_ZMQ_BROKER_URL"] = context.services.broker_url
     return env
 
 

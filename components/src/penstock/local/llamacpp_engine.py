@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.environments import openmp
 from penstock.environments.packaged_models import packaged_model, packaged_model_fix
-from penstock.errors import InputError, MissingToolError, Problem
+from penstock.errors import InputError, MissingToolError
 from penstock.files import only_penstock
 from penstock.gguf import folder_of
 from penstock.manifests import flags
@@ -41,13 +41,11 @@ def find_gguf(model: str) -> GgufModel:
     file = path.absolute() if path.is_file() else packaged_model(model, "gguf")
     if file is None:
         raise InputError(
-            Problem(
-                place="model.path",
-                message=f"{model!r} is not a GGUF file on this machine",
-                fix=packaged_model_fix(model, "gguf")
-                or "Set `model.path` to a GGUF file, or `model.id` to "
-                "HuggingFaceTB/SmolLM2-135M-Instruct, which is packaged.",
-            )
+            f"{model!r} is not a GGUF file on this machine",
+            place="model.path",
+            fix=packaged_model_fix(model, "gguf")
+            or "Set `model.path` to a GGUF file, or `model.id` to "
+            "HuggingFaceTB/SmolLM2-135M-Instruct, which is packaged.",
         )
     return GgufModel(file=file, folder=folder_of(file, cache()))
 
@@ -71,11 +69,9 @@ def require_packages(interpreters: Mapping[str, str]) -> Path:
     packages = next(Path(python).parents[1].glob(pattern), None) if python else None
     if packages is None:
         raise MissingToolError(
-            Problem(
-                place="engine.kind",
-                message=f"llama.cpp needs environment {ENVIRONMENT}, which is not installed",
-                fix=f"Run `penstock tools env install {ENVIRONMENT}`, or use `--engine mocker`.",
-            )
+            f"llama.cpp needs environment {ENVIRONMENT}, which is not installed",
+            place="engine.kind",
+            fix=f"Run `penstock tools env install {ENVIRONMENT}`, or use `--engine mocker`.",
         )
     return packages
 

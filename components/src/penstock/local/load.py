@@ -198,8 +198,8 @@ def _serves(replica: ReplicaStatus) -> bool:
 
 
 def _count(samples: Iterable[Sample], names: Iterable[str], **labels: str) -> int | None:
-    value = Metrics(tuple(samples)).total(names, **labels)
-    return None if value is None else round(value)
+    total = Metrics(tuple(samples)).total(names, **labels)
+    return None if total is None else round(total)
 
 
 def _get(url: str) -> str:

@@ -120,7 +120,7 @@ def _missing(launch: Launch, words: list[str], exists: Exists) -> str:
 
 
 def _paths(words: list[str]) -> Iterator[str]:
-    yield from (value for value in (words[0].partition("=")[2], *words[1:]) if value)
+    yield from (path for path in (words[0].partition("=")[2], *words[1:]) if path)
 
 
 def _is_there(launch: Launch, path: str, exists: Exists) -> bool:

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.errors import NotUpError, Problem, UsageError
-from penstock.local.file_kind import fix_of_missing, not_servable
+from penstock.errors import UsageError
+from penstock.local.file_kind import not_up_error
 from penstock.local.process import last_lines
 from penstock.local.state import StateDir
 from penstock.text.commands import command
@@ -35,15 +35,9 @@ def choose(state: StateDir, name: str | None) -> list[Path]:
     if name and logs:
         fix = f"Use one of {', '.join(log.stem for log in logs)}."
         message = f"no process is called {name!r}"
-        raise UsageError(Problem(file=str(state.source), message=message, fix=fix))
-    message, fix = "the graph was never up", f"Run {command('up', state.source)}."
-    other = None
-    if state.source.exists():
-        other = not_servable(state.source)
-    else:
-        message = "no such file, and no graph of this name was ever up"
-        fix = fix_of_missing(state.source)
-    raise NotUpError(other or Problem(file=str(state.source), message=message, fix=fix))
+        raise UsageError(message, file=str(state.source), fix=fix)
+    fix = f"Run {command('up', state.source)}."
+    raise not_up_error(state.source, "the graph was never up", fix)
 
 
 def _follow(state: StateDir, name: str | None, width: int) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from penstock.errors import PortInUseError, Problem, StartError
+from penstock.errors import PortInUseError, StartError
 from penstock.text.commands import command
 
 # Dynamo 1.6 reads DYN_SYSTEM_PORT into an i16, so 32767 is the highest. The kernel takes ephemeral
@@ -114,7 +114,7 @@ def _refused(host: str, port: int, error: OSError) -> PortInUseError:
     else:
         place, fix = "frontend.port", f"{_free(port)}, or choose another port with --port N."
     message = f"cannot listen on {host}:{port}: {error.strerror or error}"
-    return PortInUseError(Problem(place=place, message=message, fix=fix))
+    return PortInUseError(message, place=place, fix=fix)
 
 
 def _free(port: int) -> str:

@@ -25,12 +25,11 @@ from penstock.errors import GraphError, InputError, LaunchError, Problem
 from penstock.graph.gateway import GatewaySection
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
-from penstock.local.adapt import adapt
+from penstock.local.adapt import adapt, require_pairs
 from penstock.local.deployment import LocalDeployment, Overrides
-from penstock.local.gpus.notes import gpu_notes
+from penstock.local.gpus.needs import gpu_notes
 from penstock.local.machine import Machine, model_folder
 from penstock.local.predicted_timing import TimingSource
-from penstock.local.servable import require_pairs
 from penstock.local.state import StateDir
 from penstock.local.versions import Interpreters, interpreters
 from penstock.manifests.deployment import Component, Launch
@@ -156,15 +155,13 @@ def _require_model(source: Source) -> None:
         return
     if model_folder(loaded.graph.model.path) is None:
         raise InputError(
-            Problem(
-                file=loaded.source,
-                line=loaded.places.line_of("model.path"),
-                place="model.path",
-                message=f"{loaded.graph.model.path!r} is not a model folder on this machine "
-                "(config.json and tokenizer.json)",
-                fix="Set it to an existing model folder, or remove `path` to use the packaged "
-                "tokenizer.",
-            )
+            f"{loaded.graph.model.path!r} is not a model folder on this machine "
+            "(config.json and tokenizer.json)",
+            file=loaded.source,
+            line=loaded.places.line_of("model.path"),
+            place="model.path",
+            fix="Set it to an existing model folder, or remove `path` to use the packaged "
+            "tokenizer.",
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.local.state import MARKER
 
 # Variables of the user's shell that would override the manifest.
@@ -49,10 +49,8 @@ class Child:
                 )
             except OSError as error:
                 raise MissingToolError(
-                    Problem(
-                        place=log.stem,
-                        message=f"cannot start {argv[0]}: {error.strerror}",
-                    )
+                    f"cannot start {argv[0]}: {error.strerror}",
+                    place=log.stem,
                 ) from None
         self.argv = tuple(argv)
         self.log = log

@@ -5,9 +5,10 @@ The supervisor calls `reconcile` a few times per second and applies the actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 
 class ReplicaState(StrEnum):
@@ -48,32 +49,20 @@ class ObservedReplica:
     """Time of the next start on the caller's clock; for CRASHED only."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    program: str
-    index: int
+class ActionKind(Enum):
+    START = auto()
+    DRAIN = auto()  # and stop
+    FORGET = auto()  # a crashed replica that is no longer desired
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drain:
-    """Drain and stop a replica."""
-
+class Action:
+    kind: ActionKind
     program: str
     index: int
     key: str
     """Distinguishes an old replica from a new one with the same index."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Forget:
-    """Drop a crashed replica that is no longer desired."""
-
-    program: str
-    index: int
-    key: str
-
-
-Action = Start | Drain | Forget
 
 _KEEP_ORDER = {ReplicaState.READY: 0, ReplicaState.STARTING: 1, ReplicaState.CRASHED: 2}
 
@@ -137,27 +126,32 @@ def _is_ready(program: DesiredProgram, replicas: list[ObservedReplica]) -> bool:
 
 
 def _is_removed(name: str, replica: ObservedReplica, desired: Sequence[DesiredProgram]) -> bool:
-    return all(d.program != name for d in desired) and replica.state is not ReplicaState.DRAINING
+    return all(d.program != name for d in desired) and not _drains(replica)
 
 
 def _remove(replica: ObservedReplica) -> Action:
-    kind = Forget if replica.state is ReplicaState.CRASHED else Drain
-    return kind(program=replica.program, index=replica.index, key=replica.key)
+    kind = ActionKind.FORGET if replica.state is ReplicaState.CRASHED else ActionKind.DRAIN
+    return Action(kind=kind, program=replica.program, index=replica.index, key=replica.key)
+
+
+def _start(program: DesiredProgram, index: int) -> Action:
+    return Action(kind=ActionKind.START, program=program.program, index=index, key=program.key)
 
 
 def _reconcile_program(
     program: DesiredProgram, replicas: list[ObservedReplica], now: float, group_ready: bool
 ) -> list[Action]:
     """``group_ready``: the whole group of this program is ready, so its old replicas may stop."""
-    current = _not_draining(replicas, lambda r: r.key == program.key)
-    old = _not_draining(replicas, lambda r: r.key != program.key)
+    alive = [r for r in sorted(replicas, key=lambda r: r.index) if not _drains(r)]
+    current = [r for r in alive if r.key == program.key]
+    old = [r for r in alive if r.key != program.key]
     # Replicas that serve are kept; crashed and starting ones are removed first.
     ordered = sorted(current, key=lambda r: (_KEEP_ORDER[r.state], r.index))
     keep, surplus = ordered[: program.replicas], ordered[program.replicas :]
     crashed = [r for r in old if r.state is ReplicaState.CRASHED]
     actions: list[Action] = [_remove(r) for r in surplus + crashed]
     actions += [
-        Start(program=program.program, index=r.index)
+        _start(program, r.index)
         for r in keep
         if r.state is ReplicaState.CRASHED and now >= r.retry_at
     ]
@@ -168,20 +162,17 @@ def _reconcile_program(
     return actions + _in_place(program, replicas, keep, running)
 
 
-def _not_draining(
-    replicas: list[ObservedReplica], which: Callable[[ObservedReplica], bool]
-) -> list[ObservedReplica]:
-    chosen = [r for r in replicas if which(r) and r.state is not ReplicaState.DRAINING]
-    return sorted(chosen, key=lambda r: r.index)
+def _drains(replica: ObservedReplica) -> bool:
+    return replica.state is ReplicaState.DRAINING
 
 
 def _with_surge(
     program: DesiredProgram, replicas: list[ObservedReplica], have: int, old: list[ObservedReplica]
 ) -> list[Action]:
     """Start new replicas in addition to the old ones, and stop ``old``."""
-    free = _free_indices({r.index for r in replicas})
-    missing = range(program.replicas - have)
-    starts = [Start(program=program.program, index=next(free)) for _ in missing]
+    taken = {r.index for r in replicas}
+    free = (index for index in itertools.count() if index not in taken)
+    starts = [_start(program, next(free)) for _ in range(program.replicas - have)]
     return [*starts, *(_remove(r) for r in old)]
 
 
@@ -193,22 +184,12 @@ def _in_place(
 ) -> list[Action]:
     """Replace one old replica at a time, each once the others are ready."""
     taken = {r.index for r in replicas}
-    starts: list[Action] = [
-        Start(program=program.program, index=index)
-        for index in range(program.replicas)
-        if index not in taken
-    ]
-    draining = any(r.state is ReplicaState.DRAINING for r in replicas)
-    if starts or draining or any(r.state is not ReplicaState.READY for r in keep):
+    starts = [_start(program, index) for index in range(program.replicas) if index not in taken]
+    if (
+        starts
+        or any(map(_drains, replicas))
+        or any(r.state is not ReplicaState.READY for r in keep)
+    ):
         return starts
     surplus = [r for r in old if r.index >= program.replicas]
     return [_remove(r) for r in surplus or old[:1]]
-
-
-def _free_indices(taken: set[int]) -> Iterator[int]:
-    index = 0
-    while True:
-        if index not in taken:
-            taken.add(index)
-            yield index
-        index += 1

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 
 from penstock.environments import environments_root
-from penstock.errors import MissingToolError, PortInUseError, Problem, StartError
+from penstock.errors import MissingToolError, PortInUseError, StartError
 from penstock.gateway.envoy import Address, LocalSetup, config
 from penstock.gateway.policy import Policy
 from penstock.local.ports import reserved
@@ -57,7 +57,7 @@ def require_envoy() -> Path:
     binary = envoy_binary(environments_root())
     if binary is None:
         fix = "Run `penstock tools env install envoy`."
-        raise MissingToolError(Problem(message="the envoy environment is not installed", fix=fix))
+        raise MissingToolError("the envoy environment is not installed", fix=fix)
     return binary
 
 
@@ -116,7 +116,7 @@ def start_envoy(
     ending = end_with_parent()
     if not ending:
         fix = "Install util-linux, and start the gateway again."
-        raise MissingToolError(Problem(message="setpriv is not on PATH", fix=fix))
+        raise MissingToolError("setpriv is not on PATH", fix=fix)
     with _in_memory(configuration) as file:
         argv = [*ending, str(binary), "-c", f"/dev/fd/{file}", "--disable-hot-restart"]
         argv += ["--concurrency", "1", "--log-level", "error"]
@@ -206,7 +206,7 @@ class EnvoyProcess:
         code = self._child.wait()
         self._reader.join(1)
         message = f"Envoy exited with code {code}: {self.last_line}"
-        return StartError(Problem(message=message))
+        return StartError(message)
 
 
 def redact_keys(keys: tuple[str, ...], line: str) -> str:

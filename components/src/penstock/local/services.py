@@ -108,11 +108,9 @@ def _on_path(program: str, package: str, setting: str) -> str:
     executable = shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin")
     if executable is None:
         raise MissingToolError(
-            Problem(
-                place=setting,
-                message=f"the graph needs {program}, which is not on PATH",
-                fix=f"Install it (Debian: apt install {package}), or name a server in {setting}.",
-            )
+            f"the graph needs {program}, which is not on PATH",
+            place=setting,
+            fix=f"Install it (Debian: apt install {package}), or name a server in {setting}.",
         )
     return executable
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from penstock.errors import AlreadyUpError, InputError, Problem
+from penstock.errors import AlreadyUpError, InputError
 from penstock.files import naming, write_file
 from penstock.local.state_file import LocalState, dump_state, load_state
 from penstock.text.commands import command, restart
@@ -54,32 +54,21 @@ class StateDir:
         resolved = Path(os.path.realpath(source))  # `resolve` raises for a loop of links
         digest = hashlib.sha256(str(resolved).encode()).hexdigest()[:8]
         self.source = resolved
-        self.path = (root or state_root()) / f"{resolved.stem}-{digest}"
         self._lock: IO[str] | None = None
+        self._set_path((root or state_root()) / f"{resolved.stem}-{digest}")
 
     @classmethod
     def of_folder(cls, folder: Path) -> StateDir:
         """An existing state folder, whose graph is known only from its state file."""
         state = cls(folder)
-        state.path = folder
+        state._set_path(folder)
         return state
 
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def discovery(self) -> Path:
-        return self.path / "run" / "discovery"
-
-    @property
-    def files(self) -> Path:
-        return self.path / "run" / "files"
-
-    @property
-    def scratch(self) -> Path:
+    def _set_path(self, path: Path) -> None:
+        self.path, self.logs, self.state_file = path, path / "logs", path / "state.json"
+        self.discovery, self.files = path / "run" / "discovery", path / "run" / "files"
+        self.scratch = path / "run" / "tmp"
         """TMPDIR and HOME of the children; deleted when the graph stops."""
-        return self.path / "run" / "tmp"
 
     def log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
@@ -92,11 +81,9 @@ class StateDir:
             (self.path / "lock").touch()
         except OSError as error:
             raise InputError(
-                Problem(
-                    file=str(self.path),
-                    message=f"the state folder cannot be written: {error.strerror}",
-                    fix="Set PENSTOCK_STATE_HOME to another folder.",
-                )
+                f"the state folder cannot be written: {error.strerror}",
+                file=str(self.path),
+                fix="Set PENSTOCK_STATE_HOME to another folder.",
             ) from None
 
     def acquire(self) -> None:
@@ -106,12 +93,10 @@ class StateDir:
         if not _lock(lock):
             lock.close()
             raise AlreadyUpError(
-                Problem(
-                    file=str(self.source),
-                    message=f"the graph is already up (pid {self.owner_pid()})",
-                    fix="It applies edits of the file; `penstock status` shows them. To start "
-                    f"again, run {command('down', self.source)} first.",
-                )
+                f"the graph is already up (pid {self.owner_pid()})",
+                file=str(self.source),
+                fix="It applies edits of the file; `penstock status` shows them. To start "
+                f"again, run {command('down', self.source)} first.",
             ) from None
         with naming(self.path / "lock"):
             lock.truncate(0)
@@ -179,10 +164,6 @@ class StateDir:
         shutil.rmtree(self.path / "run", ignore_errors=True)
         self.state_file.unlink(missing_ok=True)
 
-    @property
-    def state_file(self) -> Path:
-        return self.path / "state.json"
-
     def write(self, state: LocalState) -> None:
         """Replace the state file in one step: a reader sees the old or the new content."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -200,11 +181,9 @@ class StateDir:
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise InputError(
-                Problem(
-                    file=str(self.state_file),
-                    message=f"the state of the running graph cannot be read: {reason}",
-                    fix=f"Run {restart(self.source)}.",
-                )
+                f"the state of the running graph cannot be read: {reason}",
+                file=str(self.state_file),
+                fix=f"Run {restart(self.source)}.",
             ) from None
         return load_state(text, self.state_file, self.source)
 

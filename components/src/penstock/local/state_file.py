@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.text.commands import restart
@@ -157,11 +157,9 @@ def load_state(text: str, path: Path, source: Path) -> LocalState:
         return msgspec.json.decode(text, type=LocalState)
     except msgspec.DecodeError as error:
         raise InputError(
-            Problem(
-                file=str(path),
-                message=f"the state of the running graph cannot be read: {_reason(text, error)}",
-                fix=f"Run {restart(source)}.",
-            )
+            f"the state of the running graph cannot be read: {_reason(text, error)}",
+            file=str(path),
+            fix=f"Run {restart(source)}.",
         ) from None
 
 

@@ -14,7 +14,6 @@ from penstock.errors import PenstockError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import discovery_state, open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
-from penstock.local.first_completion import FirstCompletion
 from penstock.local.generations import (
     is_complete,
     is_served,
@@ -26,21 +25,17 @@ from penstock.local.gpus.pool import GpuPool
 from penstock.local.health import HealthCheck, Verdict
 from penstock.local.launch import RunContext
 from penstock.local.ports import LOOPBACK, Ports
-from penstock.local.probe import Prober
+from penstock.local.probe import FirstCompletion, Prober
 from penstock.local.reconcile import (
     BACKOFF_FIRST_S,
     Action,
+    ActionKind,
     DesiredProgram,
-    Drain,
-    Forget,
-    ObservedReplica,
     ReplicaState,
-    Start,
     reconcile,
 )
-from penstock.local.replica import Replica
+from penstock.local.replica import Replica, exited_during_startup, not_ready_in_time
 from penstock.local.services import Services
-from penstock.local.start_errors import exited_during_startup, not_ready_in_time
 from penstock.local.starter import Endpoint, Starter, accepts
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Role
@@ -79,7 +74,7 @@ class Supervisor:
         self._prober = Prober()
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock = asyncio.get_running_loop().time
-        context = RunContext.of(state, services, namespace)
+        context = RunContext(state=state, services=services, namespace=namespace)
         self._starter = Starter(context, endpoint, ports, gpus, self._clock)
         self._health = HealthCheck(endpoint, self._discovery, self._prober, self._clock, say)
         self._first = FirstCompletion(self._prober, self._clock, self._reap)
@@ -115,10 +110,9 @@ class Supervisor:
         self._replace_unhealthy()
         serves = await self._new_generation_serves()
         # Nothing is awaited from here on, so that no exit changes what is observed.
-        actions = reconcile(self._desired(), self._observed(), self._clock(), groups_serve=serves)
-        for action in actions:
-            if not (isinstance(action, Start) and self._clock() < self._hold_until):
-                self._act(action)
+        observed = [replica.observed() for replica in self.replicas]
+        for action in reconcile(self._desired(), observed, self._clock(), groups_serve=serves):
+            self._act(action)
         self._publish_frontends()
 
     def change(self, deployment: LocalDeployment) -> None:
@@ -155,13 +149,9 @@ class Supervisor:
         for replica in self.replicas:
             alive = replica.state in (ReplicaState.STARTING, ReplicaState.READY)
             if alive and replica.child.exit_code() is not None:
-                self._note_crash(replica)
-
-    def _note_crash(self, replica: Replica) -> None:
-        code = replica.child.exit_code()
-        if not self.ready:
-            raise exited_during_startup(replica)
-        self._end_crashed(replica, f"exited with code {code}")
+                if not self.ready:
+                    raise exited_during_startup(replica)
+                self._end_crashed(replica, f"exited with code {replica.child.exit_code()}")
 
     def _replace_unhealthy(self) -> None:
         for replica, verdict in self._health.verdicts(self.replicas):
@@ -247,34 +237,29 @@ class Supervisor:
         prefill = tuple(p.name for p in self._programs if p.role is Role.PREFILL)
         return services + [_desired_program(p, in_place, prefill) for p in self._programs]
 
-    def _observed(self) -> list[ObservedReplica]:
-        return [replica.observed() for replica in self.replicas]
-
     def _act(self, action: Action) -> None:
-        if isinstance(action, Start):
-            self._start(action)
-            return
-        replica = self._find(action)
-        if isinstance(action, Forget):
-            self.replicas.remove(replica)
-            self._starter.give_back(replica)
-        else:
+        replica = next((r for r in self.replicas if r.matches(action)), None)
+        if action.kind is ActionKind.START:
+            if self._clock() >= self._hold_until:
+                self._start(action, before=replica)
+        elif replica is not None and action.kind is ActionKind.FORGET:
+            self._remove(replica)
+        elif replica is not None:
             self._say(f"{replica.name} draining")
             self._begin_drain(replica)
 
-    def _find(self, action: Drain | Forget) -> Replica:
-        return next(r for r in self.replicas if r.matches(action.program, action.index, action.key))
+    def _remove(self, replica: Replica) -> None:
+        self.replicas.remove(replica)
+        self._starter.give_back(replica)
 
-    def _start(self, action: Start) -> None:
-        program = next(
-            p for p in (*self._services.programs, *self._programs) if p.name == action.program
-        )
-        crashed = (r for r in self.replicas if r.matches(program.name, action.index, program.key))
-        before = next(crashed, None)  # the one that this replaces
+    def _start(self, action: Action, before: Replica | None) -> None:
+        """``before``: the crashed replica that this one replaces."""
+        programs = (*self._services.programs, *self._programs)
+        program = next(p for p in programs if p.name == action.program)
         try:
             replica = self._starter.start(program, action.index, before)
         except (OSError, PenstockError) as error:
-            self._could_not_start(program, action.index, error)
+            self._could_not_start(program, action.index, before, error)
             return
         if replica is None:
             return  # its GPUs belong to a replica that is stopping
@@ -285,13 +270,14 @@ class Supervisor:
         replica.child.call_at_exit(self._reap_if_ready)
         self.replicas.sort(key=lambda r: (not r.program.service, r.program.name, r.index))
 
-    def _could_not_start(self, program: Program, index: int, error: Exception) -> None:
+    def _could_not_start(
+        self, program: Program, index: int, before: Replica | None, error: Exception
+    ) -> None:
         """A failed start (no memory, process or disk) must not stop the replicas that serve."""
         if not self.ready:
             raise error
-        for replica in self.replicas:
-            if replica.matches(program.name, index, program.key):
-                replica.crashed(self._clock())
+        if before is not None:
+            before.crashed(self._clock())
         self._hold_until = self._clock() + BACKOFF_FIRST_S
         self._say(f"{program.name}.{index} cannot be started: {error}")
 
@@ -314,8 +300,7 @@ class Supervisor:
             settle_s=settle_s,
             with_generation=with_generation,
         )
-        self.replicas.remove(replica)
-        self._starter.give_back(replica)
+        self._remove(replica)
         if ended.killed:
             self._say(
                 f"{replica.name} was killed with {ended.unfinished} unfinished requests after its "

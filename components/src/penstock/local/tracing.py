@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import NotUpError, PenstockError, Problem, UsageError
+from penstock.errors import NotUpError, PenstockError, UsageError
 from penstock.local.deployment import Program
-from penstock.local.file_kind import fix_of_missing, not_servable
+from penstock.local.file_kind import not_up_error
 from penstock.local.ports import LOOPBACK
 from penstock.local.state import StateDir
 from penstock.manifests.deployment import Deployment, Role
@@ -115,14 +115,9 @@ def require_traces(state: StateDir) -> None:
         fix = f"Run {command('down', state.source)}, then {again}."
     elif state.logs.is_dir():
         message, fix = "the last run of the graph recorded no traces", f"Run {again}."
-    elif state.source.exists():
-        message, fix = "the graph was never up", f"Run {again}."
-        if other := not_servable(state.source):
-            raise NotUpError(other)
     else:
-        message = "no such file, and no graph of this name was ever up"
-        fix = fix_of_missing(state.source)
-    raise NotUpError(Problem(file=str(state.source), message=message, fix=fix))
+        raise not_up_error(state.source, "the graph was never up", f"Run {again}.")
+    raise NotUpError(message, file=str(state.source), fix=fix)
 
 
 def unknown_request(
@@ -133,10 +128,8 @@ def unknown_request(
     guess = nearest(requested.removeprefix("chatcmpl-"), known)
     hint = f"Perhaps you meant {guess}. " if guess else ""
     return UsageError(
-        Problem(
-            file=str(state.source),
-            message=f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
-            "request is recorded about 2 s after it ends",
-            fix=f"{hint}List the IDs with {command('trace', state.source)}.",
-        )
+        f"none of {len(requests)} recorded requests has the ID {requested!r}; a "
+        "request is recorded about 2 s after it ends",
+        file=str(state.source),
+        fix=f"{hint}List the IDs with {command('trace', state.source)}.",
     )

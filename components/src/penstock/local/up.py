@@ -16,11 +16,10 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import MissingToolError, PenstockError, Problem
+from penstock.errors import MissingToolError, PenstockError
 from penstock.gateway.envoy import Address
 from penstock.graph.gateway import GatewaySection
 from penstock.local.deployment import LocalDeployment, Overrides
-from penstock.local.edited import change_lines, fixed_setting, replaced_programs
 from penstock.local.envoy import Envoy
 from penstock.local.events import EventLog
 from penstock.local.file_watch import FileWatch
@@ -232,13 +231,10 @@ class Up:
         binary = envoy_binary(self._machine.environments)
         if binary is None and not ip_address(host).is_loopback:
             raise MissingToolError(
-                Problem(
-                    place="--host",
-                    message=f"{host} is not a loopback address: other machines could read the "
-                    "frontend's metrics and change its settings",
-                    fix="Run `penstock tools env install envoy`: "
-                    "Envoy exposes only /v1 and /health.",
-                )
+                f"{host} is not a loopback address: other machines could read the "
+                "frontend's metrics and change its settings",
+                place="--host",
+                fix="Run `penstock tools env install envoy`: Envoy exposes only /v1 and /health.",
             )
         if binary is None:
             return services, Endpoint(host=host, port=port, frontend=frontend)
@@ -393,3 +389,36 @@ class Up:
             self._is_recorded = False
         self._events.observe(state)
         self._show(state)
+
+
+def fixed_setting(old: LocalDeployment, new: LocalDeployment) -> str:
+    """The changed setting that is fixed while the graph runs; empty when there is none."""
+    if old.name != new.name:
+        return "the graph's name"
+    if old.port != new.port:
+        return "frontend.port"
+    if old.infrastructure != new.infrastructure:
+        return "infrastructure"
+    return ""
+
+
+def replaced_programs(old: LocalDeployment, new: LocalDeployment) -> list[str]:
+    """The programs whose configuration differs."""
+    both = ((old.program(program.name), program) for program in new.programs)
+    return [after.name for before, after in both if before and before.key != after.key]
+
+
+def change_lines(old: LocalDeployment, new: LocalDeployment) -> list[str]:
+    """What changes, for the reader of the terminal."""
+    lines = []
+    for program in new.programs:
+        before = old.program(program.name)
+        if before is None:
+            lines.append(f"{program.name}: added, {program.replicas} replicas")
+            continue
+        if before.key != program.key:
+            lines.append(f"{program.name}: configuration changed, replacing all replicas")
+        if before.replicas != program.replicas:
+            lines.append(f"{program.name}: {before.replicas} → {program.replicas} replicas")
+    removed = {p.name for p in old.programs} - {p.name for p in new.programs}
+    return lines + [f"{name}: removed" for name in sorted(removed)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.environments.paths import installed_python
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.graph.versions import DEFAULT, VERSIONS, about_wheel, minor, wheel_of
 from penstock.local import cpu_engine
 from penstock.manifests.deployment import Component
@@ -84,11 +84,9 @@ def _missing(source: Source, version: str) -> MissingToolError:
     loaded = source.loaded
     name = environment_of(version)
     return MissingToolError(
-        Problem(
-            file=source.deployment.source,
-            line=loaded.places.line_of("dynamo") if loaded else None,
-            place="dynamo",
-            message=f"Dynamo {version} needs environment {name}, which is not installed",
-            fix=f"Run `penstock tools env install {name}`.",
-        )
+        f"Dynamo {version} needs environment {name}, which is not installed",
+        file=source.deployment.source,
+        line=loaded.places.line_of("dynamo") if loaded else None,
+        place="dynamo",
+        fix=f"Run `penstock tools env install {name}`.",
     )

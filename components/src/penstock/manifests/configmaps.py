@@ -37,18 +37,18 @@ def collect(documents: tuple[Document, ...], namespace: str) -> ConfigMaps:
         if key in by_name:
             root["metadata"].problem(f"duplicate ConfigMap {name}", "Keep one of them.")
         by_name.setdefault(key, root["data"])
-        for file_name, value in root["data"].entries():
-            value.text()  # reports a value of another type, which Kubernetes rejects
-            _check_key(value, file_name)
+        for file_name, entry in root["data"].entries():
+            entry.text()  # reports a value of another type, which Kubernetes rejects
+            _check_key(entry, file_name)
     return ConfigMaps(namespace, by_name)
 
 
-def _check_key(value: Cursor, key: str) -> None:
+def _check_key(entry: Cursor, key: str) -> None:
     """Each key becomes a file's name (IsConfigMapKey, k8s.io/apimachinery/pkg/util/validation)."""
     if re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key) and key != "." and not key.startswith(".."):
         return
     excerpt = key if len(key) <= LONGEST_SHOWN else f"{key[:LONGEST_SHOWN]}…"
-    value.problem(
+    entry.problem(
         f"the ConfigMap's key {excerpt!r} is not a valid file name",
         "Use at most 253 letters, digits, `-`, `_` and `.`, without `..` at the beginning.",
     )

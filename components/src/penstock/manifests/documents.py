@@ -106,8 +106,8 @@ class Cursor:
         return cls(document, document.value)
 
     def __getitem__(self, key: str) -> Cursor:
-        value = self.value.get(key) if isinstance(self.value, dict) else None
-        return Cursor(self.document, value, (*self.path, key))
+        child = self.value.get(key) if isinstance(self.value, dict) else None
+        return Cursor(self.document, child, (*self.path, key))
 
     def at(self, *keys: str) -> Cursor:
         cursor = self
@@ -235,8 +235,8 @@ class Cursor:
         return self.value is True
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    text = repr(value) if isinstance(value, str) else str(value)
+def _shown(scalar: object) -> str:
+    if isinstance(scalar, bool):
+        return str(scalar).lower()
+    text = repr(scalar) if isinstance(scalar, str) else str(scalar)
     return text if len(text) <= 40 else text[:37] + "..."

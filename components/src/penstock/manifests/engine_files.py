@@ -21,7 +21,7 @@ from penstock.manifests.deployment import (
 )
 from penstock.manifests.documents import Cursor
 from penstock.manifests.flags import flag_value
-from penstock.manifests.mounts import Mounts
+from penstock.manifests.launches import Mounts
 from penstock.strict_yaml.document import read_documents
 from penstock.strict_yaml.kind import Dialect, DocumentKind, RepeatedKeys
 from penstock.strict_yaml.loader import load, load_json

@@ -21,21 +21,19 @@ SHORTEN = "Remove some, or move the long values to a file in a ConfigMap."
 REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
+TOO_LONG = f"expands to more than {LONGEST} characters, the longest that Linux passes"
+TOO_MANY = (
+    f"the arguments and variables expand to more than {MOST_CHARACTERS} characters in total, the "
+    "most that Linux passes to a program"
+)
+
+
 class TooLongError(Exception):
     """No process could get the expanded text."""
-
-    def __str__(self) -> str:
-        return f"expands to more than {LONGEST} characters, the longest that Linux passes"
 
 
 class TooManyCharactersError(Exception):
     """No process could get all the arguments and variables."""
-
-    def __str__(self) -> str:
-        return (
-            f"the arguments and variables expand to more than {MOST_CHARACTERS} characters in "
-            "total, the most that Linux passes to a program"
-        )
 
 
 @dataclass(kw_only=True)
@@ -58,7 +56,7 @@ class Environment:
         """Raises TooManyCharactersError."""
         characters = self.characters + len(value) - len(self.known.get(name, ""))
         if characters > MOST_CHARACTERS:
-            raise TooManyCharactersError
+            raise TooManyCharactersError(TOO_MANY)
         self.unknown.pop(name, None)
         self.known[name], self.characters = value, characters
 
@@ -77,7 +75,7 @@ class Environment:
         """
         expanded = expand(text, self._lookup)
         if len(expanded) > LONGEST:
-            raise TooLongError
+            raise TooLongError(TOO_LONG)
         return expanded
 
     def expand_all(self, texts: Iterable[str]) -> Iterator[str]:
@@ -90,7 +88,7 @@ class Environment:
             expanded = self.expand(text)
             characters += len(expanded)
             if characters > MOST_CHARACTERS:
-                raise TooManyCharactersError
+                raise TooManyCharactersError(TOO_MANY)
             yield expanded
 
     def _lookup(self, name: str) -> str | None:
@@ -114,11 +112,11 @@ def expand(text: str, lookup: Callable[[str], str | None]) -> str:
         nonlocal length
         if match[0] == "$$":
             return "$"
-        value = lookup(match[1])
-        length += 0 if value is None else len(value)
+        text = lookup(match[1])
+        length += 0 if text is None else len(text)
         if length > LONGEST:
-            raise TooLongError
-        return match[0] if value is None else value
+            raise TooLongError(TOO_LONG)
+        return match[0] if text is None else text
 
     # Without a `)`, each `$(` would be searched to the end of the text.
     last = text.rfind(")") + 1
@@ -174,9 +172,9 @@ class _Reader:
             self.environment.has_unread_variables = True
             self.environment.note(f"the variables of ConfigMap {name}, which is not in the file")
             return
-        for key, value in data.entries():
-            if isinstance(value.value, str):
-                self.environment.set(prefix + key, value.value)
+        for key, entry in data.entries():
+            if isinstance(entry.value, str):
+                self.environment.set(prefix + key, entry.value)
 
     def add_variable(self, entry: Cursor) -> None:
         name = entry["name"].text()
@@ -185,12 +183,12 @@ class _Reader:
         if not name:
             entry.problem("an environment variable has no name", "Set its name.")
             return
-        value, source = entry["value"].text(), entry["valueFrom"]
-        if value and not source.is_absent:
+        text, source = entry["value"].text(), entry["valueFrom"]
+        if text and not source.is_absent:
             entry.problem(f"{name} has both value and valueFrom", "Keep one of them.")
         if source.is_absent:
             try:
-                self.environment.set(name, self.environment.expand(value or ""))
+                self.environment.set(name, self.environment.expand(text or ""))
             except TooLongError as error:
                 entry["value"].problem(f"{name} {error}", SHORTEN_ONE)
                 self.environment.hide(name, str(error))
@@ -224,7 +222,7 @@ class _Reader:
         data = self.maps.find(map_name, self.namespace)
         if data is None:
             self.environment.hide(name, f"{key} of ConfigMap {map_name}, which is not in the file")
-        elif isinstance(value := data[key].value, str):
-            self.environment.set(name, value)
+        elif isinstance(text := data[key].value, str):
+            self.environment.set(name, text)
         elif not reference["optional"].flag():
             missing_key(reference["key"], key, map_name, data)

@@ -61,20 +61,12 @@ def unknown_fields(
 
     ``specs``: the schemas as `specs_of` or `stored` returns them.
     """
-    return (
-        difference
-        for difference in _differences(deployment, specs)
-        if isinstance(difference, UnknownField)
-    )
+    return (d for d in _differences(deployment, specs) if isinstance(d, UnknownField))
 
 
 def bad_values(deployment: Mapping[str, Any], specs: Mapping[str, Schema]) -> Iterator[BadValue]:
     """Every value below `spec` that the CRD of the object's version excludes."""
-    return (
-        difference
-        for difference in _differences(deployment, specs)
-        if isinstance(difference, BadValue)
-    )
+    return (d for d in _differences(deployment, specs) if isinstance(d, BadValue))
 
 
 def fits(value: Any, schema: Schema) -> bool:
@@ -121,30 +113,30 @@ def _differences(
         yield from _walk(deployment.get("spec"), schema, ("spec",))
 
 
-def _walk(value: Any, schema: Schema, path: Path) -> Iterator[UnknownField | BadValue]:
-    if value is None:
+def _walk(node: Any, schema: Schema, path: Path) -> Iterator[UnknownField | BadValue]:
+    if node is None:
         return
-    excluded = next(_excluded(value, schema), None)
+    excluded = next(_excluded(node, schema), None)
     if excluded is not None:
-        yield BadValue(path, value, *excluded)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
+        yield BadValue(path, node, *excluded)
+    elif isinstance(node, list):
+        for index, item in enumerate(node):
             yield from _walk(item, schema.get("items", {}), (*path, index))
-    elif isinstance(value, dict):
-        yield from _walk_fields(value, schema, path)
+    elif isinstance(node, dict):
+        yield from _walk_fields(node, schema, path)
 
 
 def _walk_fields(
-    value: Mapping[str, Any], schema: Schema, path: Path
+    mapping: Mapping[str, Any], schema: Schema, path: Path
 ) -> Iterator[UnknownField | BadValue]:
     properties = schema.get("properties")
     additional = schema.get("additionalProperties")
     is_open = properties is None or schema.get("x-kubernetes-preserve-unknown-fields")
     for name in schema.get("required", ()):
         # A field with a default is never missing: the API server adds it first.
-        if value.get(name) is None and "default" not in (properties or {}).get(name, {}):
-            yield BadValue(path, value, "required", name)
-    for name, inner in value.items():
+        if mapping.get(name) is None and "default" not in (properties or {}).get(name, {}):
+            yield BadValue(path, mapping, "required", name)
+    for name, inner in mapping.items():
         if properties is not None and name in properties:
             yield from _walk(inner, properties[name], (*path, name))
         elif isinstance(additional, dict):
@@ -153,42 +145,42 @@ def _walk_fields(
             yield UnknownField((*path, str(name)), nearest(str(name), properties or (), NEAR))
 
 
-def _excluded(value: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
+def _excluded(node: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
     """The keywords of the schema that exclude a value, and what each allows."""
     kind = schema.get("type", "")
     if schema.get("x-kubernetes-int-or-string"):
-        if not isinstance(value, (str, int)) or isinstance(value, bool):
+        if not isinstance(node, (str, int)) or isinstance(node, bool):
             yield "type", "integer or string"
-    elif kind and not _is_a(value, kind):
+    elif kind and not _is_a(node, kind):
         yield "type", kind
-    if "enum" in schema and value not in schema["enum"]:
+    if "enum" in schema and node not in schema["enum"]:
         yield "enum", schema["enum"]
-    if isinstance(value, str):
+    if isinstance(node, str):
         # In Python, `$` also matches before a line break at the end.
-        matches = re.search(schema.get("pattern", ""), value) and value[-1:] != "\n"
+        matches = re.search(schema.get("pattern", ""), node) and node[-1:] != "\n"
         if "pattern" in schema and not matches:
             yield "pattern", schema["pattern"]
-        yield from _beyond(len(value), schema, "minLength", "maxLength")
-    elif isinstance(value, list):
-        yield from _beyond(len(value), schema, "minItems", "maxItems")
-    elif isinstance(value, dict):
-        yield from _beyond(len(value), schema, "minProperties", "maxProperties")
+        yield from _beyond(len(node), schema, "minLength", "maxLength")
+    elif isinstance(node, list):
+        yield from _beyond(len(node), schema, "minItems", "maxItems")
+    elif isinstance(node, dict):
+        yield from _beyond(len(node), schema, "minProperties", "maxProperties")
     else:
-        yield from _beyond(value, schema, "minimum", "maximum")
+        yield from _beyond(node, schema, "minimum", "maximum")
 
 
-def _is_a(value: Any, kind: str) -> bool:
-    if isinstance(value, bool):
+def _is_a(node: Any, kind: str) -> bool:
+    if isinstance(node, bool):
         return kind == "boolean"
-    return isinstance(value, TYPES[kind]) or (
-        kind == "integer" and isinstance(value, float) and value.is_integer()
+    return isinstance(node, TYPES[kind]) or (
+        kind == "integer" and isinstance(node, float) and node.is_integer()
     )
 
 
-def _beyond(value: float, schema: Schema, least: str, most: str) -> Iterator[tuple[str, Any]]:
-    if least in schema and value < schema[least]:
+def _beyond(quantity: float, schema: Schema, least: str, most: str) -> Iterator[tuple[str, Any]]:
+    if least in schema and quantity < schema[least]:
         yield least, schema[least]
-    if most in schema and value > schema[most]:
+    if most in schema and quantity > schema[most]:
         yield most, schema[most]
 
 

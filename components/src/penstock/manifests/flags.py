@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 def flag_value(arguments: Sequence[str], flag: str) -> str | None:
     """The value of the last ``flag``, as argparse reads it; None without one."""
-    value = None
+    text = None
     for index, argument in enumerate(arguments):
         if argument == flag and index + 1 < len(arguments):
-            value = arguments[index + 1]
+            text = arguments[index + 1]
         elif argument.startswith(f"{flag}="):
-            value = argument.removeprefix(f"{flag}=")
-    return value
+            text = argument.removeprefix(f"{flag}=")
+    return text
 
 
 def by_flag(arguments: Iterable[str]) -> Iterator[tuple[str, list[str]]]:

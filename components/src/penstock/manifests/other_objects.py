@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.errors import Problem, ProblemKind
-from penstock.graph.not_a_graph import OVERLAY
+from penstock.graph.foreign import OVERLAY
 from penstock.manifests.documents import Cursor
 from penstock.text.names import nearest
 
@@ -32,14 +32,8 @@ _KINDS = {
         "which a worker writes for discovery",
         f"Save the {DGD} to which the worker belongs {_OF_CLUSTER}.",
     ),
-    "DynamoCheckpoint": (
-        "which Dynamo 1.5 removed",
-        f"Pass the file with the {DGD}.",
-    ),
-    "Kustomization": (
-        "which names the files of an overlay",
-        OVERLAY,
-    ),
+    "DynamoCheckpoint": ("which Dynamo 1.5 removed", f"Pass the file with the {DGD}."),
+    "Kustomization": ("which names the files of an overlay", OVERLAY),
     "Component": (
         "which overlays of Kustomize use",
         "Build an overlay that uses it with `kubectl kustomize DIR > FILE`, then pass FILE.",

@@ -98,13 +98,13 @@ def unfilled(root: Cursor) -> Iterator[Unfilled]:
 
 
 def _walk(cursor: Cursor, *, in_text: bool, seen: set[int]) -> Iterator[Unfilled]:
-    value = cursor.value
-    if isinstance(value, str):
-        for text in placeholders(value, in_text=in_text):
+    node = cursor.value
+    if isinstance(node, str):
+        for text in placeholders(node, in_text=in_text):
             yield Unfilled(cursor=cursor, text=text)
-    elif isinstance(value, (dict, list)) and id(value) not in seen:
-        seen.add(id(value))
-        children = cursor.items() if isinstance(value, list) else (c for _, c in cursor.entries())
+    elif isinstance(node, (dict, list)) and id(node) not in seen:
+        seen.add(id(node))
+        children = cursor.items() if isinstance(node, list) else (c for _, c in cursor.entries())
         for child in children:
             yield from _walk(child, in_text=in_text or child.path[-1] in _TEXT_KEYS, seen=seen)
 

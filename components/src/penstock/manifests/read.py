@@ -14,9 +14,7 @@ from penstock.manifests.configmaps import ConfigMaps, collect
 from penstock.manifests.deployment import Component, Deployment, NoConfig, Role
 from penstock.manifests.documents import Cursor, Document, parse
 from penstock.manifests.engine_files import read_engine_config
-from penstock.manifests.gpus import claim_templates, pod_gpus
-from penstock.manifests.launches import Expanded, Started, read_container
-from penstock.manifests.mounts import Mounts
+from penstock.manifests.launches import Expanded, Mounts, Started, read_container
 from penstock.manifests.other_objects import DGD, no_deployment
 from penstock.manifests.placeholders import (
     Unfilled,
@@ -24,7 +22,15 @@ from penstock.manifests.placeholders import (
     unfilled,
     without_consequences,
 )
-from penstock.manifests.pods import V1ALPHA1, V1BETA1, Container, Pod, pods
+from penstock.manifests.pods import (
+    V1ALPHA1,
+    V1BETA1,
+    Container,
+    Pod,
+    claim_templates,
+    pod_gpus,
+    pods,
+)
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.strict_yaml.places import node_at
 
@@ -127,8 +133,7 @@ def _has_too_many(graphs: list[Cursor]) -> bool:
     it."""
     if len(graphs) > MOST_COMPONENTS:
         graphs[MOST_COMPONENTS].problem(
-            f"the file has {len(graphs)} {DGD}s; the limit is {MOST_COMPONENTS}",
-            "Split the file.",
+            f"the file has {len(graphs)} {DGD}s; the limit is {MOST_COMPONENTS}", "Split the file."
         )
         return True
     total = 0
@@ -176,7 +181,7 @@ def _has_no_deployment(objects: tuple[Document, ...], problems: list[Problem], t
     """Whether there is none, also not after an error of syntax, or in a document that is no
     mapping. Other problems of such a file do not matter."""
     values = [document.value for document in objects]
-    if any(not isinstance(value, dict) or value.get("kind") == DGD for value in values):
+    if any(not isinstance(root, dict) or root.get("kind") == DGD for root in values):
         return False
     return not problems or (bool(values) and DGD not in text)
 

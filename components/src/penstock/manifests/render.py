@@ -163,12 +163,12 @@ def images(objects: Any) -> list[str]:
     return sorted(set(_images(objects)))
 
 
-def _images(value: Any) -> Iterator[str]:
-    if isinstance(value, Mapping):
+def _images(node: Any) -> Iterator[str]:
+    if isinstance(node, Mapping):
         for name in CONTAINERS:
-            yield from (str(c["image"]) for c in value.get(name) or () if c.get("image"))
-        value = value.values()
-    elif not isinstance(value, list | tuple):
+            yield from (str(c["image"]) for c in node.get(name) or () if c.get("image"))
+        node = node.values()
+    elif not isinstance(node, list | tuple):
         return
-    for inner in value:
+    for inner in node:
         yield from _images(inner)

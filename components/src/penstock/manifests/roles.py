@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.manifests.deployment import (
-    Component,
-    Engine,
-    EngineConfig,
-    KnownConfig,
-    Launch,
-    Role,
-)
+from penstock.manifests.deployment import Component, Engine, EngineConfig, KnownConfig, Launch, Role
 from penstock.manifests.flags import flag_value
 
 _TYPES = {

@@ -52,9 +52,9 @@ def scalers(objects: Iterable[Any]) -> dict[str, Scaler]:
     return by_target
 
 
-def _get(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else None
+def _get(section: Any, key: str) -> Any:
+    return section.get(key) if isinstance(section, Mapping) else None
 
 
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _count(number: Any) -> int | None:
+    return number if isinstance(number, int) and not isinstance(number, bool) else None

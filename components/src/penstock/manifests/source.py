@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import ChartError, GraphError, ManifestError, Problem
-from penstock.graph.not_a_graph import kind_of_manifest
+from penstock.graph.foreign import kind_of_manifest
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.deployment import Deployment
 from penstock.manifests.documents import MOST_CHARACTERS, too_large
@@ -145,9 +145,7 @@ def is_manifest(text: str) -> bool:
 
 
 def render_graph(
-    loaded: LoadedGraph,
-    namespace: str = "default",
-    name: str | None = None,
+    loaded: LoadedGraph, namespace: str = "default", name: str | None = None
 ) -> Rendered:
     """The manifests of a graph file; a ChartError has lines of the file, not of the chart.
 

@@ -28,6 +28,7 @@ QUANTIZED = re.compile(
 # Endings of later or tuned versions of a model, which has the same layers. Their context length and
 # the scaling of positions may differ.
 VARIANT = re.compile(r"-(\d{4}|instruct|thinking|chat|base|it)$", re.IGNORECASE)
+NAMED_FP4 = re.compile(r"[-_.](nv)?fp4\b", re.IGNORECASE)
 OF_POSITIONS = ("max_position_embeddings", "rope_scaling", "rope_parameters")
 
 
@@ -79,6 +80,27 @@ def exact_config(name: str) -> Config | None:
     return known_models().get(id_.lower())
 
 
+def last_part(name: str) -> str:
+    """The last part of an id or path; in the path of a cache, that of the id."""
+    cached = CACHED.search(name)
+    return cached[2] if cached else name.rstrip("/").rpartition("/")[2]
+
+
+def is_nvfp4(name: str) -> bool:
+    """Whether the model's config says that its weights are in NVFP4 or, if it is unknown, its
+    name does."""
+    config = exact_config(name)
+    section = config.get("quantization_config") if config is not None else None
+    if isinstance(section, dict):
+        return str(section.get("quant_algo", "")).upper() == "NVFP4"
+    return config is None and has_nvfp4(name)
+
+
+def has_nvfp4(name: str) -> bool:
+    """Whether the name says that weights are in NVFP4: all, or only those of the experts."""
+    return NAMED_FP4.search(last_part(name)) is not None
+
+
 def layers_config(name: str) -> Config | None:
     """The values of this model, or of a model with the same layers and another quantization.
 
@@ -88,8 +110,7 @@ def layers_config(name: str) -> Config | None:
     """
     if (exact := exact_config(name)) is not None:
         return exact
-    cached = CACHED.search(name)
-    last = (cached[2] if cached else name.rstrip("/").rpartition("/")[2]).lower()
+    last = last_part(name).lower()
     absent = {"quantization_config"}
     while (config := _by_last_part().get(last)) is None:
         shorter = QUANTIZED.sub("", last)
@@ -112,10 +133,7 @@ def known_shape(name: str) -> ModelShape | None:
 
 # Families of which every published model is known, as (beginning, sizes). The safeguard models
 # have the same sizes.
-FAMILIES = (
-    ("openai/gpt-oss-", ("20b", "120b")),
-    ("openai/gpt-oss-safeguard-", ("20b", "120b")),
-)
+FAMILIES = (("openai/gpt-oss-", ("20b", "120b")), ("openai/gpt-oss-safeguard-", ("20b", "120b")))
 SHORTEST_WORD = 3  # `V3` and `R1` are different models; `Qwem` is none
 _WORDS = re.compile(r"[a-z]+|[0-9.]*[0-9]")
 

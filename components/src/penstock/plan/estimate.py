@@ -283,10 +283,24 @@ class Ranked:
         return replace(self, candidates=kept)
 
     @cached_property
+    def shapes(self) -> list[Candidate]:
+        """The first candidate of each shape, in order: others differ from it in their limits."""
+        return _first_of_each_shape(self.candidates)
+
+    @cached_property
     def by_gpus(self) -> list[list[Candidate]]:
-        """Groups with equally many GPUs, the fewest first; in each the highest capacity first."""
+        """A candidate of each shape, in groups with equally many GPUs, the fewest first; in each
+        the highest capacity first."""
         order = sorted(self.candidates, key=lambda c: (c.gpus, -self.capacity[c], c.order))
-        return [list(equal) for _, equal in groupby(order, key=lambda c: c.gpus)]
+        equal = groupby(order, key=lambda c: c.gpus)
+        return [_first_of_each_shape(list(group)) for _, group in equal]
+
+
+def _first_of_each_shape(candidates: Sequence[Candidate]) -> list[Candidate]:
+    first: dict[tuple[object, ...], Candidate] = {}
+    for candidate in candidates:
+        first.setdefault(_without_limits(candidate), candidate)
+    return list(first.values())
 
 
 @dataclass(frozen=True, slots=True)

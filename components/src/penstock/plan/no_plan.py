@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from penstock.errors import Problem, SimulationError
 from penstock.plan.evidence import surest_trials
 from penstock.plan.margin import shown_ms, worst_margins
-from penstock.plan.planning import Limit, NoPlan
+from penstock.plan.planning import NoPlan
 from penstock.plan.report import counts, objective_line, slo_text, table_width, upper_end
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.trials import Score, Trial, score_of
+from penstock.plan.trials import Limit, Score, Trial, score_of
 from penstock.reports.text import table_lines
 from penstock.simulate.report import rejected, table_of
 

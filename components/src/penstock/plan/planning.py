@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 
 from penstock.errors import Problem, SimulationError
 from penstock.plan import sensitivity
-from penstock.plan.choose import best_of
-from penstock.plan.confirm import confirmed_families, reconsidered
 from penstock.plan.deployments import Deployments
-from penstock.plan.estimate import Ranked
 from penstock.plan.evidence import surest_trials
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.routing import Routing, routed
+from penstock.plan.search import SCALE_STEP, Family, best_of, best_of_family, search
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.traffic import Traffic
-from penstock.plan.trials import (
-    SCALE_STEP,
-    Deadline,
-    Trial,
-    Trials,
-    TrialSpec,
-    in_order,
-    joined,
-    score_of,
-    winner_of,
-)
-from penstock.simulate.replay import Replays, in_parallel
+from penstock.plan.trials import Deadline, Limit, Trial, Trials, in_order, score_of
+from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.simulate.working_set import WorkingSet, working_set
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS, exceeds_plan_limit, planned_requests
@@ -48,6 +34,7 @@ SEARCH_S = 80.0  # of all replays of a search, on one core
 Say = Callable[[str, int, int], None]
 SEARCHED = 0.8  # share of the budget, and of the time, that the search may take
 DECODING_SHARE = 0.15  # of the budget: replays of each family with and without a draft model
+ANALYSES = 24  # replays that the analyses may take at least
 RUNNERS_UP = 4
 CONVERSATIONS = 4  # times those of a steady state, to confirm a graph
 
@@ -88,13 +75,6 @@ class Cost:
             FEWEST_REPLAYS,
             min(MOST_REPLAYS, round(SEARCH_S / min(LONGEST_REPLAY_S, self.replay_s))),
         )
-
-
-class Limit(StrEnum):
-    """An option that ends a search early."""
-
-    TIME = "--time-limit"
-    REPLAYS = "--replays"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +121,7 @@ class NoPlan:
     workload: LoadedWorkload
     miss: Miss | None  # None: no candidate could be replayed
     gpus: int | None  # the fewest that are estimated to be enough; None: none are
-    undecided: bool  # a candidate met the SLO with one seed, and no replays were left
+    undecided: bool  # whether a limit ended the search before it was complete
     is_late: bool  # whether the time limit ended the search
     considered: int
     replays: int
@@ -173,46 +153,42 @@ def plan(
     if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
         # Start near the maximum: the few requests of a slow workload would not fill an engine.
         loaded, space = loaded.scaled(capacity), space.scaled(capacity)
-    families = space.families(attain)
-    steady = space.workload(loaded, families)
+    ranked = space.families(attain)
+    steady = space.workload(loaded, ranked)
     _require_replayable_length(steady, 1.0)
     cost = Cost.of(steady, space.traffic)
     workload = cost.affordable(steady)
-    study = Study(workload=workload, replays=replays, attain=attain)
     budget = cost.replays if budget is None else budget
-    share = int(budget * SEARCHED / max(1, sum(bool(f.candidates) for f in families)))
-    count = counted(say, budget, len(space.candidates))
-    seen: list[Trial] = [] if measured is None else measured
-    ends = deadline or Deadline()
-    deployments = Deployments(request)
-    searches = [
-        Trials(study, deployments, share, count, 0, ends, SEARCHED, seen, is_costly=cost.is_high)
-        for _ in families
-    ]
-    finalists = _searched(request, searches, families)
-    trials = joined(searches, budget, complete=complete_workload(loaded, steady))
-    first_answer(unconfirmed_answer(trials, finalists))
-    undecided = trials.undecided or trials.deadline.is_over(SEARCHED)
-    if not any(finalists):
-        undecided |= any(t.meets_slo for t in _replay_hopeful(trials, space)) or trials.undecided
-    finalists = reconsidered(trials, confirmed_families(trials, finalists, families))
-    winner, routing = routed(trials, finalists, budget)
+    trials = Trials(
+        study=Study(workload=workload, replays=replays, attain=attain),
+        deployments=Deployments(request),
+        left=budget,
+        say=counted(say, budget, len(space.candidates)),
+        deadline=deadline or Deadline(),
+        share=SEARCHED,
+        measured=[] if measured is None else measured,
+        is_costly=cost.is_high,
+        complete=complete_workload(loaded, steady),
+    )
+    trials.on_first = lambda trial: first_answer(unconfirmed_answer(trials, trial))
+    families = search(trials, ranked)
+    if not any(family.best for family in families):
+        _add_hopeful(trials, space, families)
+    trials.left, trials.share = max(trials.left, ANALYSES), 1.0
+    winner, routing = routed(trials, families, budget)
     if winner is None:
-        return _no_plan(trials, space, workload, undecided=undecided)
+        return _no_plan(trials, space, families)
     if request.objective is Objective.THROUGHPUT:
-        highest = max(trial.row.scale for family in finalists for trial in family)
+        highest = max(family.best.row.scale for family in families if family.best)
         _require_replayable_length(workload, highest * SCALE_STEP)  # no replay could show more
     other = _other_decoding(trials, winner, families, budget)
-    result = _plan(trials, space, workload, *finalists, winner=winner)
-    limits = _limits(searches, families, finalists, request.objective)
-    result = replace(result, routing=routing, unfinished=limits, other_decoding=other)
-    return replace(result, complete=trials.complete, unreplayed=_unreplayed(space, families))
+    result = _plan(trials, space, families, winner)
+    return replace(result, routing=routing, other_decoding=other)
 
 
-def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> str:
-    """Empty if no graph met the SLO, or if the search replayed all of the traffic."""
-    met = [trial for family in finalists for trial in family]
-    if trials.complete is None or not met:
+def unconfirmed_answer(trials: Trials, trial: Trial) -> str:
+    """Empty if the search replayed all of the traffic."""
+    if trials.complete is None:
         return ""
     part, total = (
         loaded.workload.fixed_requests or len(loaded.requests(0))
@@ -220,9 +196,8 @@ def unconfirmed_answer(trials: Trials, finalists: Sequence[Sequence[Trial]]) -> 
     )
     if part >= total:
         return ""
-    best = winner_of(met, trials.deployments.request.objective)
-    count = best.candidate.gpus
-    what = f"{best.candidate}, {count} GPU{'s' * (count != 1)}"
+    count = trial.candidate.gpus
+    what = f"{trial.candidate}, {count} GPU{'s' * (count != 1)}"
     return f"first answer (not yet confirmed, from {part:,} of {total:,} requests): {what}"
 
 
@@ -241,54 +216,30 @@ def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedW
     return loaded.with_workload(loaded.workload.with_requests(requests))
 
 
-def _unreplayed(space: Space, families: Sequence[Ranked]) -> dict[bool, str]:
+def _unreplayed(space: Space, families: Sequence[Family]) -> dict[bool, str]:
     """Computes `Plan.unreplayed`."""
     why = {}
     for is_disaggregated, family in zip((False, True), families, strict=True):
         kind = "disaggregated" if is_disaggregated else "aggregated"
         if not any(c.is_disaggregated == is_disaggregated for c in space.candidates):
             why[is_disaggregated] = f"no {kind} graph is possible with these GPUs"
-        elif not family.candidates:
+        elif not family.ranked.candidates and family.best is None:
             why[is_disaggregated] = (
                 f"no {kind} graph was replayed, because all miss the SLO in an estimate"
             )
     return why
 
 
-def _limits(
-    searches: Sequence[Trials],
-    families: Sequence[Ranked],
-    finalists: Sequence[Sequence[Trial]],
-    objective: Objective,
-) -> dict[bool, Limit]:
-    """Computes `Plan.unfinished`."""
-    return {
-        is_disaggregated: limit
-        for is_disaggregated, search, family in zip((False, True), searches, finalists, strict=True)
-        if not family and families[is_disaggregated].candidates
-        if (limit := limit_of(search, objective))
-    }
-
-
-def limit_of(search: Trials, objective: Objective) -> Limit | None:
-    """What ended a search in which no graph met the SLO. None: it tried all that it could."""
-    if search.is_cut_short:
-        return Limit.TIME
-    too_few = search.undecided or search.lacks_replays or objective is Objective.THROUGHPUT
-    return Limit.REPLAYS if too_few else None
-
-
 def counted(say: Say, budget: int, candidates: int) -> Callable[[str, int], None]:
-    """Adds up the replays of both families, which are searched at once."""
-    done, lock = 0, threading.Lock()
+    """Adds up the replays."""
+    done = 0
 
     def count(result: str, replays: int) -> None:
         nonlocal done
-        with lock:
-            done += replays
-            # Those of later steps are in addition to the budget.
-            count = f"{done} of at most {budget}" if done <= budget else f"{done}"
-            say(f"{count} replays: {result}", done, max(done, budget))
+        done += replays
+        # Those of later steps are in addition to the budget.
+        count = f"{done} of at most {budget}" if done <= budget else f"{done}"
+        say(f"{count} replays: {result}", done, max(done, budget))
 
     say(f"replaying the best of {candidates} candidates", 0, budget)
     return count
@@ -306,30 +257,19 @@ def _require_replayable_length(workload: LoadedWorkload, scale: float) -> None:
         raise SimulationError(Problem(place=workload.name, message=message, fix=f"{fix}."))
 
 
-def _searched(
-    request: PlanRequest, searches: Sequence[Trials], families: Sequence[Ranked]
-) -> list[list[Trial]]:
-    """Searches both families at once, each with its own replays, so that they are independent."""
-    pairs = list(zip(searches, families, strict=True))
-    return in_parallel(lambda pair: best_of(pair[0], request, pair[1]), pairs)
-
-
-def _plan(
-    trials: Trials,
-    space: Space,
-    workload: LoadedWorkload,
-    aggregated: Sequence[Trial],
-    disaggregated: Sequence[Trial],
-    *,
-    winner: Trial,
-) -> Plan:
+def _plan(trials: Trials, space: Space, families: Sequence[Family], winner: Trial) -> Plan:
     request = space.request
-    best_aggregated = aggregated[0] if aggregated else None
-    best_disaggregated = disaggregated[0] if disaggregated else None
-    ordered = in_order([*aggregated, *disaggregated], score_of(request.objective))
-    runners_up = [trial for trial in ordered if trial is not winner][:RUNNERS_UP]
+    aggregated, disaggregated = (family.best for family in families)
+    objective = request.objective
+    # Short replays that seem better were not confirmed.
+    others = [
+        trial
+        for trial in surest_trials(trials.measured, objective)
+        if trial.meets_slo and trial.candidate != winner.candidate
+        if in_order([winner, trial], objective)[0] is winner
+    ]
     base = winner.row.scale
-    is_full = request.objective is Objective.THROUGHPUT
+    is_full = objective is Objective.THROUGHPUT
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     find_headroom = sensitivity.known_headroom if is_full else sensitivity.headroom
     trials.say("headroom, sensitivity to other traffic", 0)
@@ -339,31 +279,39 @@ def _plan(
         ),
         lambda: winner.losses or sensitivity.loss_rows(trials, winner.candidate, base),
     ) as changed:
-        found_headroom = find_headroom(trials, winner.candidate, base)
-        pairs = _compared(trials, best_disaggregated, best_aggregated, base)
+        headroom = find_headroom(trials, winner.candidate, base)
+        pairs = _compared(trials, disaggregated, aggregated, base)
         rows, losses = (future.result() for future in changed)
     further = [*rows.values(), *(() if winner.losses else losses.values())]
+    ended = {
+        is_disaggregated: family.ended_by
+        for is_disaggregated, family in zip((False, True), families, strict=True)
+        if family.best is None and family.ranked.candidates and family.ended_by
+    }
     return Plan(
         request=request,
-        workload=workload,
+        workload=trials.study.workload,
+        complete=trials.complete,
         winner=winner,
-        aggregated=best_aggregated,
-        disaggregated=best_disaggregated,
-        runners_up=tuple(runners_up),
+        aggregated=aggregated,
+        disaggregated=disaggregated,
+        runners_up=tuple(in_order(others, objective)[:RUNNERS_UP]),
         base=base,
-        headroom=found_headroom,
+        headroom=headroom,
         sensitivity_rows=rows,
         losses=losses,
         compared=pairs,
         considered=len(space.candidates),
         replays=trials.replays + sum(len(row.metrics) for row in further if isinstance(row, Row)),
         excluded=space.excluded,
+        unreplayed=_unreplayed(space, families),
+        unfinished=ended,
         is_late=trials.deadline.is_over(SEARCHED),
     )
 
 
 def _other_decoding(
-    trials: Trials, winner: Trial, families: Sequence[Ranked], budget: int
+    trials: Trials, winner: Trial, families: Sequence[Family], budget: int
 ) -> Trial | None:
     """Finds `Plan.other_decoding`. The search may have replayed none, so a smaller one follows, in
     addition to the budget."""
@@ -371,8 +319,8 @@ def _other_decoding(
     if request.draft is None:
         return None
     for family in families:
-        with trials.granting(int(budget * DECODING_SHARE)):
-            best_of(trials, request, family.only(drafts=not winner.candidate.drafts))
+        trials.left = int(budget * DECODING_SHARE)
+        best_of_family(trials, family.ranked.only(drafts=not winner.candidate.drafts))
     surest = surest_trials(trials.measured, request.objective)
     met = [t for t in surest if t.meets_slo and t.candidate.drafts != winner.candidate.drafts]
     return max(met, key=score_of(request.objective), default=None)
@@ -394,26 +342,25 @@ def _compared(
     return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, scales=scales)
 
 
-def _replay_hopeful(trials: Trials, space: Space) -> list[Trial]:
-    """The best by the estimate, of which the search may have replayed none; with all seeds those
-    that meet the SLO with one."""
+def _add_hopeful(trials: Trials, space: Space, families: Sequence[Family]) -> None:
+    """Replays the best by the estimate, of which the search may have replayed none."""
     hopeful = sorted(
         space.candidates,
         key=lambda c: (-space.estimator.required_capacity(c, space.request), -c.gpus, c.order),
     )
-    first = trials.of([TrialSpec(c) for c in hopeful[: sensitivity.CLOSEST]])
-    met = [trial.candidate for trial in first if trial.meets_slo]
-    return trials.of([TrialSpec(candidate, seeds=trials.seeds) for candidate in met])
+    trials.left = max(trials.left, sensitivity.CLOSEST)
+    if best := best_of(trials, hopeful[: sensitivity.CLOSEST]):
+        families[best.candidate.is_disaggregated].best = best
 
 
-def _no_plan(trials: Trials, space: Space, workload: LoadedWorkload, *, undecided: bool) -> NoPlan:
+def _no_plan(trials: Trials, space: Space, families: Sequence[Family]) -> NoPlan:
     request = space.request
     return NoPlan(
         request=request,
-        workload=workload,
+        workload=trials.study.workload,
         miss=sensitivity.nearest_miss(trials, request.slo),
         gpus=_enough_gpus(space),
-        undecided=undecided,
+        undecided=any(family.ended_by for family in families),
         is_late=trials.deadline.is_over(SEARCHED),
         considered=len(space.candidates),
         replays=trials.replays,

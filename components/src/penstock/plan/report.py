@@ -9,11 +9,12 @@ from penstock.errors import SimulationError
 from penstock.plan.charts import cost_chart, pareto_chart, sensitivity_chart
 from penstock.plan.evidence import Replayed, cost_per_million, loss_name, neighbors, replayed
 from penstock.plan.margin import Margin, margin_line, meets_slo, shown_ms, worst_margins
-from penstock.plan.planning import Limit, NoPlan, Plan
+from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.request import METHOD, Objective, PlanRequest
+from penstock.plan.search import SCALE_STEP
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
-from penstock.plan.trials import EQUAL, SCALE_STEP, TIE, Trial, score_of
+from penstock.plan.trials import TIE, Limit, Trial, score_of
 from penstock.reports.model import (
     Figure,
     Figures,
@@ -208,9 +209,7 @@ def reason(plan: Plan) -> str:
         text += f"; the best {kind} graph ({other.candidate}) {_compared(winner, other, objective)}"
     best = max([winner, *plan.runners_up], key=score_of(objective))
     if best is not winner:
-        is_as_complex = best.candidate.complexity == winner.candidate.complexity
-        tie = f"within {EQUAL:.0%}" if is_as_complex else f"within {TIE:.0%}, but more complex"
-        text += f"; {best.candidate} is {tie}"
+        text += f"; {best.candidate} is within {TIE:.0%}, but more complex"
     return text
 
 

@@ -19,9 +19,10 @@ from penstock.hardware import Gpu, find_gpu
 from penstock.hardware.gpus import gpu_fix
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
-from penstock.plan.traffic import SEEDS, has_shared_prefixes
+from penstock.plan.traffic import has_shared_prefixes
 from penstock.simulate.calibration import CalibrationFile, Factors
 from penstock.simulate.interval import FEWEST, NEAREST, family, has_interval
+from penstock.simulate.study import SEEDS
 from penstock.simulate.timing import SYSTEMS, measured_models
 from penstock.text.names import nearest
 from penstock.workload.duration import for_means

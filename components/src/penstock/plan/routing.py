@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from penstock.errors import SimulationError
-from penstock.plan.choose import raised
-from penstock.plan.confirm import confirmed_trial
 from penstock.plan.margin import ITL, latencies
 from penstock.plan.request import Objective
+from penstock.plan.search import Family, best_of, raised
 from penstock.plan.space import Candidate
-from penstock.plan.trials import TIE, Trial, Trials, TrialSpec, in_order, score_of, winner_of
+from penstock.plan.trials import TIE, Trial, Trials, in_order, score_of
 from penstock.simulate.model import Replayable
 from penstock.tune.report import recommendation
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
@@ -31,13 +30,12 @@ from penstock.tune.tuning import (
     tune,
 )
 
-RESCUED, FINALS = 2, 2  # graphs that are tried with other settings, and settings with all seeds
+RESCUED = 2  # graphs that are tried with other settings
 # Times the limit. Settings without a queue in the router divided the p90 of TTFT by up to 2.3
 # (benchmarks/router_settings.py), so they cannot help a graph that is slower.
 FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
-# Replays in addition to `--replays`, as shares of it.
-RESCUE_SHARE, TUNING_SHARE = 0.25, 0.6
+TUNING_SHARE = 0.6  # of `--replays`: replays of the settings, in addition to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,52 +68,40 @@ class Routing:
         return recommendation(self.tuning) if self.tuning else self.kept
 
 
-def routed(
-    trials: Trials, finalists: Sequence[list[Trial]], budget: int
-) -> tuple[Trial | None, Routing]:
+def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Trial | None, Routing]:
     """The winner with its router settings, and why; None: nothing meets the SLO.
 
-    ``finalists``: of both families, best first; a graph with other settings is added or replaced.
-    ``budget``: replays of the search, which those of this step are in addition to.
+    ``families``: the best of one is replaced by the same graph, or a better one, with other
+    settings. ``budget``: replays of the search, which those of this step are in addition to.
     """
     objective = trials.deployments.request.objective
-    met = [winner_of(family, objective) for family in finalists if family]
-    winner = winner_of(met, objective) if met else None
-    rescue = _rescue(trials, winner, budget)
+    met = in_order([family.best for family in families if family.best], objective)
+    winner = met[0] if met else None
+    rescue = _rescue(trials, winner)
     if rescue is not None:
-        family = finalists[rescue.trial.candidate.is_disaggregated]
-        family[:] = in_order([*family, rescue.trial], score_of(objective))
-        winner = winner_of([*met, rescue.trial], objective)
-        if winner is rescue.trial:
-            return winner, Routing(rescue=rescue)
+        families[rescue.trial.candidate.is_disaggregated].best = rescue.trial
+        return rescue.trial, Routing(rescue=rescue)
     if winner is None:
         return None, Routing()
     trial, routing = _tuned(trials, winner, budget)
-    family = finalists[winner.candidate.is_disaggregated]
-    family[family.index(winner)] = trial
+    families[trial.candidate.is_disaggregated].best = trial
     return trial, routing
 
 
-def _rescue(trials: Trials, winner: Trial | None, budget: int) -> Rescue | None:
+def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:
     """A graph that misses the SLO with Dynamo's router settings, and meets it with others.
 
-    ``winner``: of those that meet it with the default, which the graph would replace.
+    ``winner``: of those that meet it with the default, than which the graph must be better.
     """
     if trials.deployments.request.objective is Objective.THROUGHPUT:
         return None  # a graph that misses the SLO at one scale meets it at a lower one
-    with trials.granting(int(budget * RESCUE_SHARE)):
-        for missed in _near_misses(trials, winner)[:RESCUED]:
-            candidates = [replace(missed.candidate, settings=settings) for settings in _others()]
-            # Of requests that are alike it distributes more evenly than the KV router.
-            candidates.append(replace(missed.candidate, router="round-robin"))
-            met = [
-                trial for trial in trials.of(list(map(TrialSpec, candidates))) if trial.meets_slo
-            ]
-            best = sorted(met, key=lambda trial: (-trial.goodput, trial.candidate.order))
-            for trial in best[:FINALS]:
-                final = trials.trial_of(TrialSpec(trial.candidate, seeds=trials.seeds))
-                if final and final.meets_slo and (longer := confirmed_trial(trials, final)):
-                    return Rescue(default=missed, trial=longer)
+    for missed in _near_misses(trials, winner)[:RESCUED]:
+        candidates = [replace(missed.candidate, settings=settings) for settings in _others()]
+        # Of requests that are alike it distributes more evenly than the KV router.
+        candidates.append(replace(missed.candidate, router="round-robin"))
+        trials.left = max(trials.left, len(candidates))
+        if best := best_of(trials, candidates, winner):
+            return Rescue(default=missed, trial=best)
     return None
 
 
@@ -142,7 +128,7 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
         return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in reached)
 
     def would_win(trial: Trial) -> bool:
-        return winner is None or winner_of([winner, trial], request.objective) is trial
+        return winner is None or in_order([winner, trial], request.objective)[0] is trial
 
     near = [trial for trial in trials.known if is_near(trial) and would_win(trial)]
     return sorted(near, key=lambda trial: (-trial.goodput, trial.candidate.order))
@@ -163,8 +149,7 @@ def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
     if not tuning.is_changed:
         return winner, Routing(tuning=tuning)
     candidate = replace(winner.candidate, settings=tuning.recommended)
-    with trials.granting(int(budget * RESCUE_SHARE)):
-        trial = _replayed(trials, candidate, winner)
+    trial = _replayed(trials, candidate, winner)
     if trial is None or not _is_as_good(trial, winner, trials.deployments.request.objective):
         missed = f"with {tuning.recommended}, the graph misses the SLO or is slower for users"
         return winner, Routing(kept=f"{KEPT}: {missed}")
@@ -190,14 +175,11 @@ def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: 
 
 
 def _replayed(trials: Trials, candidate: Candidate, winner: Trial) -> Trial | None:
-    """The trial of the candidate with all seeds: at the winner's scale, or at the highest that
-    meets the SLO."""
+    """The trial of the candidate: at the winner's scale, or at the highest that meets the SLO."""
     scale = winner.row.scale
     if trials.deployments.request.objective is Objective.THROUGHPUT:
-        trial = raised(trials, candidate, scale)
-    else:
-        trial = trials.trial_of(TrialSpec(candidate, scale=scale, seeds=trials.seeds))
-    return confirmed_trial(trials, trial) if trial and trial.meets_slo else None
+        return raised(trials, candidate, scale)
+    return best_of(trials, [candidate])
 
 
 def _is_as_good(trial: Trial, winner: Trial, objective: Objective) -> bool:

@@ -14,13 +14,12 @@ from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
-from penstock.plan.confirm import longer_trial
 from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_factors, part_values
 from penstock.plan.space import Candidate
 from penstock.plan.trials import TIE, Trial, Trials, TrialSpec
 from penstock.simulate.metrics import steady_requests
 from penstock.simulate.model import Replayable
-from penstock.simulate.study import Row
+from penstock.simulate.study import SEEDS, Row
 from penstock.simulate.window import percentile
 from penstock.workload.load import Change
 from penstock.workload.request import double_inputs, without_shared_prefixes
@@ -95,7 +94,7 @@ def headroom(trials: Trials, candidate: Candidate, scale: float) -> Headroom:
     if trials.is_costly:
         return Headroom(failing=failing)
     for step, trial in reversed(met):
-        if longer_trial(trials, trial).meets_slo:
+        if trials.confirmed(trial).meets_slo:
             return Headroom(sustained=step, failing=failing)
         failing = step
     return Headroom(failing=failing)
@@ -127,8 +126,7 @@ def compared(
     pair = disaggregated, aggregated
 
     def replayed(scale: float) -> dict[Candidate, Trial]:
-        seeds = trials.seeds if scale == 1.0 else 1
-        specs = [TrialSpec(candidate, scale=base * scale, seeds=seeds) for candidate in pair]
+        specs = [TrialSpec(candidate, scale=base * scale) for candidate in pair]
         return {trial.candidate: trial for trial in trials.of(specs)}
 
     if 1.0 in scales:
@@ -204,7 +202,7 @@ def _changed_row(
     try:
         for loaded in workloads:
             workload = replace(loaded.at_scale(scale), change=change)
-            study = replace(trials.study, seeds=trials.seeds, workload=workload)
+            study = replace(trials.study, seeds=1 if trials.is_costly else SEEDS, workload=workload)
             if trials.is_costly:
                 (row,) = study.rows([deployment], None)
             else:
@@ -223,7 +221,7 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
         return None
     # Losses are replayed only of a graph that otherwise meets the SLO.
     best = max(tried, key=lambda trial: (bool(trial.losses), trial.goodput, trial.user_rate))
-    best = trials.with_all_seeds(best)
+    best = trials.with_losses(trials.confirmed(best))
     possible = slo
     if best.losses.keys() == trials.losses_of(best.candidate).keys():
         for row in best.rows:
@@ -236,7 +234,7 @@ def _lower(trials: Trials, best: Trial) -> float | None:
         trial = trials.trial_of(TrialSpec(best.candidate, scale=scale))
         if trial is None:
             return None
-        if trial.meets_slo and longer_trial(trials, trial).meets_slo:
+        if trial.meets_slo and trials.confirmed(trial).meets_slo:
             return scale
     return None
 

@@ -9,8 +9,6 @@ from statistics import fmean
 from penstock.simulate.window import percentile
 from penstock.workload import BLOCK_TOKENS, Request
 
-SEEDS = 3  # samples of the traffic on which a decision is based; a first replay uses one
-
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:

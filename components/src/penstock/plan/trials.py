@@ -1,34 +1,37 @@
-"""Replays of candidates within a budget, each run once, and their order under an objective."""
+"""Replays of candidates within limits, each run once, and their order under an objective."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from math import inf
-from typing import TypeVar
+from statistics import fmean
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
-from penstock.plan.traffic import SEEDS
 from penstock.simulate.metrics import spreads
-from penstock.simulate.study import Row, Study
+from penstock.simulate.study import SEEDS, Row, Study
 from penstock.text.numbers import significant
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
 from penstock.workload.load import LoadedWorkload
 
 SLOWER = 1.5  # a later replay than the mean of those so far, some of which came from the cache
-FIRST_SHARE = 0.75  # of a search's time, for first replays; the rest is for further seeds
-FINALISTS = 2
-FINAL_REPLAYS = 12  # a second seed for the semifinalists, a third for the finalists, three times
-T = TypeVar("T")
-TIE = 0.03  # within this, the less complex candidate wins
+TIE = 0.03  # within this, the less complex candidate wins: replays of one graph differ as much
 EQUAL = 0.01  # within this, scores are equal: the KV router's random ties make such a difference
-SCALE_STEP = 1.05  # scales of the search for throughput are powers of it
+NEARLY = 0.05  # a short replay with so much less than the needed share may be wrong
+CONFIRMING_REQUESTS = 2000  # that count, in the replay that confirms a graph
+
+
+class Limit(StrEnum):
+    """An option that ends a search early."""
+
+    TIME = "--time-limit"
+    REPLAYS = "--replays"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,6 @@ class Deadline:
 class TrialSpec:
     candidate: Candidate
     scale: float = 1.0  # of the workload's rate
-    seeds: int = 1  # samples of the traffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +68,9 @@ class Trial:
     row: Row
     meets_slo: bool
     # With `--n-minus-one`: what is left after the loss of a worker, by the name of its pool. If
-    # `row` misses the SLO, only `Trials.with_all_seeds` replays them.
+    # `row` misses the SLO, only `Trials.with_losses` replays them.
     losses: Mapping[str, Row] = field(default_factory=dict)
+    is_confirmed: bool = False  # in a longer replay
 
     @property
     def user_rate(self) -> float:
@@ -102,78 +105,29 @@ class Trial:
 
 @dataclass
 class Trials:
-    """Runs trials while the budget and the time last; others are left out of the results."""
+    """Runs trials while the replays and the time last; others are left out of the results."""
 
     study: Study
     deployments: Deployments
-    left: int  # replays in the budget
+    left: int  # replays that may still start
     say: Callable[[str, int], None]  # a result, and how many replays it took
     replays: int = 0  # that were run
     deadline: Deadline = field(default_factory=Deadline)
     share: float = 1.0  # of the time
-    measured: list[Trial] = field(default_factory=list)  # in order of time; searches may share it
-    is_cut_short: bool = False  # whether the time ended while trials were still requested
-    lacks_replays: bool = False  # whether trials were left out because no replay was left
-    # Whether a replay takes long. Then samples of one seed select graphs for a longer replay.
+    measured: list[Trial] = field(default_factory=list)  # in order of time
+    ended_by: Limit | None = None  # what left trials out
+    # Whether a replay takes long. Then fewer candidates are replayed.
     is_costly: bool = False
     # What confirms a graph, if it is more than the study has: a whole trace, or more conversations.
     complete: LoadedWorkload | None = None
-    _reserved: int = 0
+    # Gets the first trial that meets the SLO, before a longer replay confirms it.
+    on_first: Callable[[Trial], None] | None = None
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
-    def check_budget(self) -> int:
-        """How many replays may start now: those that are left and not reserved; 0 if no time is
-        left, which also marks the search as cut short."""
-        return 0 if self._stops_late() else self._unreserved
-
     @property
-    def seeds(self) -> int:
-        """Samples of the traffic on which a decision is based."""
-        return 1 if self.is_costly else SEEDS
-
-    @property
-    def final_replays(self) -> int:
-        """What a search keeps for further seeds of the best candidates."""
-        if self.is_costly or self._is_late:
-            return 0
-        return min(FINAL_REPLAYS, self._unreserved // 2)
-
-    @property
-    def _unreserved(self) -> int:
-        return max(0, self.left - self._reserved)
-
-    @property
-    def _is_late(self) -> bool:
-        share = self.share * FIRST_SHARE if self._reserved else self.share
-        return self.deadline.is_over(share)
-
-    def _stops_late(self) -> bool:
-        """Whether no time is left. Call it before a trial: if it returns True, this trial is left
-        out, so it marks the search as cut short."""
-        self.is_cut_short |= self._is_late
-        return self._is_late
-
-    def _stops(self) -> bool:
-        """Whether the time has passed, or the command was interrupted."""
-        return self._stops_late() or self.study.replays.is_over
-
-    @contextlib.contextmanager
-    def reserving(self, replays: int) -> Iterator[None]:
-        """Keeps so many replays for later."""
-        self._reserved += replays
-        try:
-            yield
-        finally:
-            self._reserved -= replays
-
-    @contextlib.contextmanager
-    def granting(self, replays: int) -> Iterator[None]:
-        """A budget of its own, which leaves the other as it is."""
-        left, self.left = self.left, replays
-        try:
-            yield
-        finally:
-            self.left = left
+    def known(self) -> list[Trial]:
+        """The latest trial of each candidate and scale, in the order of the first."""
+        return list(self._known.values())
 
     def trial_of(self, spec: TrialSpec) -> Trial | None:
         trials = self.of([spec])
@@ -181,35 +135,17 @@ class Trials:
 
     def of(self, specs: Sequence[TrialSpec]) -> list[Trial]:
         """Runs the specs, and returns their trials in order, without those that cannot be installed
-        or for which no replay is left."""
-        states = {
-            spec: (spec.candidate, *self.losses_of(spec.candidate).values()) for spec in specs
-        }
-        candidates = list(dict.fromkeys(c for graphs in states.values() for c in graphs))
-        installable = {c for c, _ in self.deployments.of(candidates, self._stops)}
-        new: dict[TrialSpec, int] = {}
-        for spec in dict.fromkeys(specs):
-            is_new = installable.issuperset(states[spec]) and spec not in self._known
-            too_long = exceeds_plan_limit(self.study.workload.workload, spec.scale)
-            if not is_new or too_long:
-                continue
-            needed = self._needed_replays(spec)
-            if needed <= self.check_budget():
-                self.left -= needed
-                new[spec] = needed
-            else:
-                self.lacks_replays = True
+        or for which no replay or time is left."""
+        new = self._affordable(specs)
         pool = ThreadPoolExecutor(self.study.replays.processes)
         try:
             for spec, trial in zip(new, pool.map(self._run_in_time, new), strict=True):
                 if trial is None:
-                    self.left += new[spec]
                     continue
-                used = new[spec] * (1 + len(trial.losses)) // len(states[spec])
-                self.left += new[spec] - used
+                used = len(trial.rows)
+                self.left -= used
                 self._known[spec] = trial
-                self.measured.append(trial)
-                self.replays += used
+                self._count(trial, used)
                 scale = "" if spec.scale == 1 else f" at scale × {significant(spec.scale)}"
                 share = f"{trial.goodput:.0%} within the SLO"
                 self.say(f"{spec.candidate}{scale}: {share}", used)
@@ -217,87 +153,55 @@ class Trials:
             pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
         return [self._known[spec] for spec in specs if spec in self._known]
 
-    def _needed_replays(self, spec: TrialSpec) -> int:
-        """The most replays that it needs, beyond those that were run with fewer seeds."""
-        run = (n for n in range(1, spec.seeds) if replace(spec, seeds=n) in self._known)
-        return (spec.seeds - max(run, default=0)) * (1 + len(self.losses_of(spec.candidate)))
+    def _affordable(self, specs: Sequence[TrialSpec]) -> list[TrialSpec]:
+        """The specs that must be run, as far as the replays last."""
+        states = {
+            spec: (spec.candidate, *self.losses_of(spec.candidate).values())
+            for spec in specs
+            if spec not in self._known
+            and not exceeds_plan_limit(self.study.workload.workload, spec.scale)
+        }
+        candidates = list(dict.fromkeys(c for graphs in states.values() for c in graphs))
+        installable = {c for c, _ in self.deployments.of(candidates, self._is_over)}
+        affordable, left = [], self.left
+        for spec, graphs in states.items():
+            if not installable.issuperset(graphs):
+                continue
+            left -= len(graphs)
+            if left < 0:
+                self.ended_by = self.ended_by or Limit.REPLAYS
+                break
+            affordable.append(spec)
+        return affordable
 
-    def has_time_for(self, replays: float) -> bool:
-        """Whether so many more fit into the time that is left, as fast as those so far."""
-        mean_s = self.deadline.spent_s / max(1, self.replays)
-        return replays * SLOWER * mean_s <= self.deadline.left_s
+    def _is_late(self) -> bool:
+        """Whether the time has passed. Call it before a replay, which is left out then."""
+        is_late = self.deadline.is_over(self.share)
+        if is_late:
+            self.ended_by = self.ended_by or Limit.TIME
+        return is_late
 
-    def confirm(self, short: Trial, row: Row, losses: Mapping[str, Row]) -> Trial:
-        """The trial with longer replays, which count instead of the short ones. Each sample of the
-        traffic must meet the SLO, not only the median."""
-        rows = (row, *losses.values())
-        meets_slo = all(
-            row.is_served and self.meets_slo(row) and _least_goodput(row) >= self.study.attain
-            for row in rows
-        )
-        trial = replace(short, row=row, losses=losses, meets_slo=meets_slo)
-        self.replays += sum(len(row.metrics) for row in rows)
-        self._known[TrialSpec(short.candidate, scale=row.scale, seeds=self.seeds)] = trial
-        self.measured.append(trial)
-        return trial
-
-    @property
-    def known(self) -> list[Trial]:
-        """For each candidate and scale the trial with the most seeds, in the order of the first."""
-        return [self._known[spec] for spec in self._surest()]
-
-    @property
-    def undecided(self) -> bool:
-        """Whether a candidate met the SLO, and was not replayed with as many seeds as decide."""
-        return any(
-            spec.seeds < self.seeds and self._known[spec].meets_slo for spec in self._surest()
-        )
-
-    def _surest(self) -> list[TrialSpec]:
-        surest: dict[TrialSpec, TrialSpec] = {}
-        for spec in self._known:
-            first = replace(spec, seeds=1)
-            surest[first] = max(surest.get(first, spec), spec, key=lambda s: s.seeds)
-        return list(surest.values())
+    def _is_over(self) -> bool:
+        """Whether the time has passed, or the command was interrupted."""
+        return self._is_late() or self.study.replays.is_over
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
         """Runs the spec; None if the time ended while it waited for other trials."""
-        return None if self._stops_late() else self._run(spec)
-
-    def losses_of(self, candidate: Candidate) -> Mapping[str, Candidate]:
-        """What is left, with `--n-minus-one`, after the loss of a worker."""
-        return candidate.losses if self.deployments.request.survives_loss else {}
-
-    def with_all_seeds(self, trial: Trial) -> Trial:
-        """A trial that misses the SLO with all seeds and after each loss; as it is if it would meet
-        the SLO then, or if no time is left."""
-        spec = TrialSpec(trial.candidate, scale=trial.row.scale, seeds=self.seeds)
-        rows = {"": trial.row, **trial.losses} if spec in self._known else {}
-        for name, left in {"": trial.candidate, **self.losses_of(trial.candidate)}.items():
-            if self._stops_late():
-                return trial
-            if name not in rows:
-                rows[name] = self._row(replace(spec, candidate=left))
-                self.replays += spec.seeds
-        if all(map(self.meets_slo, rows.values())):
-            return trial
-        return replace(trial, row=rows.pop(""), losses=rows)
-
-    def _run(self, spec: TrialSpec) -> Trial:
+        if self._is_late():
+            return None
         row = self._row(spec)
-        meets_slo = self.meets_slo(row)
+        meets = self.meets_slo(row)
         losses: dict[str, Row] = {}
         for name, left in self.losses_of(spec.candidate).items():
-            if meets_slo:
+            if meets:
                 losses[name] = self._row(replace(spec, candidate=left))
-                meets_slo = self.meets_slo(losses[name])
-        return Trial(candidate=spec.candidate, row=row, meets_slo=meets_slo, losses=losses)
+                meets = self.meets_slo(losses[name])
+        return Trial(candidate=spec.candidate, row=row, meets_slo=meets, losses=losses)
 
     def _row(self, spec: TrialSpec) -> Row:
         ((_, deployment),) = self.deployments.of([spec.candidate])
         workload = self.study.workload.at_scale(spec.scale, min_requests=MIN_PLANNED_REQUESTS)
-        study = replace(self.study, seeds=spec.seeds, workload=workload)
-        (row,) = study.rows([deployment], None)
+        (row,) = replace(self.study, seeds=1, workload=workload).rows([deployment], None)
         return replace(row, scale=spec.scale)
 
     def meets_slo(self, row: Row) -> bool:
@@ -305,67 +209,106 @@ class Trials:
         intervals."""
         return meets_slo(row, self.deployments.request, self.study.attain)
 
+    def losses_of(self, candidate: Candidate) -> Mapping[str, Candidate]:
+        """What is left, with `--n-minus-one`, after the loss of a worker."""
+        return candidate.losses if self.deployments.request.survives_loss else {}
 
-def _least_goodput(row: Row) -> float:
-    return min(seed.goodput or 0.0 for seed in row.metrics)
+    def with_losses(self, trial: Trial) -> Trial:
+        """A trial that misses the SLO with the replays after each loss, while time is left."""
+        losses = dict(trial.losses)
+        for name, left in self.losses_of(trial.candidate).items():
+            if name not in losses and not self._is_late():
+                losses[name] = self._row(TrialSpec(left, scale=trial.row.scale))
+                self.replays += 1
+        return replace(trial, losses=losses)
 
+    def is_hopeful(self, trial: Trial) -> bool:
+        """Whether a longer replay may meet the SLO: a short one has some seconds of traffic at
+        most, with a few percent more or less load than the workload. Of conversations, it is too
+        good rather than too bad."""
+        if trial.meets_slo or trial.is_confirmed or trial.losses:
+            return trial.meets_slo
+        has_turns = self.study.workload.workload.conversation is not None
+        is_short = trial.row.requests < CONFIRMING_REQUESTS and not has_turns
+        request = self.deployments.request
+        is_near = trial.goodput >= self.study.attain - NEARLY
+        return is_short and is_near and request.objective is not Objective.THROUGHPUT
 
-def joined(
-    searches: Sequence[Trials], budget: int, complete: LoadedWorkload | None = None
-) -> Trials:
-    """The trials of several searches, and what is left of ``budget`` for more."""
-    first = searches[0]
-    known = {spec: trial for search in searches for spec, trial in search._known.items()}
-    used = sum(search.replays for search in searches)
-    left = max(0, budget - used)
-    both = Trials(
-        first.study,
-        first.deployments,
-        left,
-        first.say,
-        used,
-        deadline=first.deadline,
-        measured=first.measured,
-        is_costly=first.is_costly,
-        complete=complete,
-    )
-    both._known |= known
-    return both
+    def confirmed(self, trial: Trial) -> Trial:
+        """The trial with the figures of a longer replay, which counts instead of the short one:
+        until it is steady, at most as long as `simulate` would replay; of a trace and of
+        conversations, `complete`. As it is if no time is left for that.
 
+        A queue that grows slowly may not show in the short replays of a search.
+        """
+        growth = trial.row.steadiness.growth if trial.row.steadiness else 1.0
+        if trial.is_confirmed or not self.has_time_for(growth):
+            return trial
+        if self.on_first and trial.meets_slo:
+            self.on_first(trial)
+            self.on_first = None
+        scale = trial.row.scale
+        loaded = (self.complete or self.study.workload).at_scale(
+            scale, min_requests=MIN_PLANNED_REQUESTS
+        )
+        if self.complete is None and (sampled := loaded.workload.fixed_requests) is not None:
+            # The share within the SLO of fewer requests differs by percents between samples.
+            requests = max(sampled, 2 * CONFIRMING_REQUESTS)
+            loaded = loaded.with_workload(loaded.workload.with_requests(requests))
+        self.say(f"{trial.candidate}: a longer replay", 0)
+        left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
+        deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
+        study = replace(self.study, seeds=1, workload=loaded)
+        rows = study.steady_rows(deployments, None, self.meets_slo)
+        meets = all(map(self._is_met, rows))
+        # A longer replay needs no further samples, except of conversations: their rates differ.
+        if meets and loaded.workload.conversation:
+            study = replace(study, first_seed=1, seeds=SEEDS - 1)
+            further = study.steady_rows(deployments, None, self.meets_slo)
+            rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
+            meets = all(map(self._is_met, rows))
+        row, *losses = [replace(row, scale=scale) for row in rows]
+        by_pool = dict(zip(self.losses_of(trial.candidate), losses, strict=True))
+        longer = replace(trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True)
+        self._known[TrialSpec(trial.candidate, scale=scale)] = longer
+        self._count(longer, sum(len(row.metrics) for row in rows))
+        return longer
 
-def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]
+    def _count(self, trial: Trial, replays: int) -> None:
+        self.replays += replays
+        self.measured.append(trial)
+
+    def _is_met(self, row: Row) -> bool:
+        """Whether a longer replay meets the SLO, also in the mean of its samples."""
+        mean = fmean(seed.goodput or 0.0 for seed in row.metrics)
+        return row.is_served and self.meets_slo(row) and mean >= self.study.attain
+
+    def has_time_for(self, replays: float) -> bool:
+        """Whether so many more fit into the time that is left, as fast as those so far."""
+        mean_s = self.deadline.spent_s / max(1, self.replays)
+        return replays * SLOWER * mean_s <= self.deadline.left_s
 
 
 Score = Callable[[Trial], tuple[float, ...]]
 
 
-def winner_of(finalists: Sequence[Trial], objective: Objective) -> Trial:
-    """The least complex of those that tie with the best, and of several such the best."""
-    score = score_of(objective)
-    near = _near(finalists, score, TIE)
-    least = min(trial.candidate.complexity for trial in near)
-    return in_order([trial for trial in near if trial.candidate.complexity == least], score)[0]
-
-
-def in_order(trials: Sequence[Trial], score: Score) -> list[Trial]:
-    """Best first. Equal ones are ordered by complexity, as their scores differ randomly."""
-    left, order = list(trials), []
+def in_order(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """Best first; of those that tie, the least complex, and of several such a confirmed one before
+    others. Equal ones are in the order of the candidates, as their scores differ randomly."""
+    score, left, order = score_of(objective), list(trials), list[Trial]()
     while left:
-        order.append(min(_near(left, score, EQUAL), key=lambda t: t.candidate.order))
+        *first, highest = max(map(score, left))
+        best = [t for t in left if [*score(t)][:-1] == first]
+
+        def preference(trial: Trial, highest: float = highest) -> tuple[object, ...]:
+            candidate, reached = trial.candidate, score(trial)[-1]
+            is_lower = reached < highest * (1 - EQUAL)
+            return candidate.complexity, not trial.is_confirmed, is_lower, candidate.order
+
+        near = [t for t in best if score(t)[-1] >= highest * (1 - TIE)]
+        order.append(min(near, key=preference))
         left.remove(order[-1])
     return order
-
-
-def _near(trials: Sequence[Trial], score: Score, band: float) -> list[Trial]:
-    """Trials whose score equals the best, except for the last number, which is within ``band``."""
-    best = max(map(score, trials))
-
-    def is_near(value: tuple[float, ...]) -> bool:
-        return value[:-1] == best[:-1] and value[-1] >= best[-1] * (1 - band)
-
-    return [trial for trial in trials if is_near(score(trial))]
 
 
 def score_of(objective: Objective) -> Score:

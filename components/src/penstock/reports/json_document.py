@@ -6,7 +6,7 @@ A field is documented by the docstring below it: what it is, its unit, and what 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
@@ -17,14 +17,42 @@ Number = int | float
 
 
 class Document(BaseModel):
-    """Has no other keys than its fields. Dataclasses of penstock may be types of fields."""
+    """Has no other keys than its fields. Dataclasses of penstock may be types of fields, and an
+    object with the attributes of a document may be its value."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, from_attributes=True, use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def of(cls, *sources: object, **fields: Any) -> Self:
+        """With ``fields``, and each other field from the first of ``sources`` that has this name.
+
+        A field that has only one value, such as the version of the schema, gets this value. Empty
+        texts become null in fields that permit null.
+        """
+        for name, field in cls.model_fields.items():
+            values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+            if name not in fields and len(values) == 1:
+                fields[name] = values[0]
+            elif name not in fields:
+                source = next(source for source in sources if hasattr(source, name))
+                fields[name] = getattr(source, name)
+            if fields[name] == "" and field.annotation == str | None:
+                fields[name] = None
+        return cls(**fields)
 
     def as_json(self, *, indent: int = 2, ensure_ascii: bool = True) -> str:
         # Numbers of dataclasses are not validated: an int in place of a float is no error.
         content = self.model_dump(mode="json", warnings=False)
         return json.dumps(content, indent=indent, ensure_ascii=ensure_ascii)
+
+
+class VersionedDocument(Document):
+    """The complete output of a command."""
+
+    schema_version: Literal[1]
+    """Version of this schema."""
 
 
 def set_fields(value: BaseModel) -> dict[str, Any]:

@@ -68,6 +68,11 @@ class Row:
         """The requests that the figures of a seed describe; those of the seed with the fewest."""
         return min(seed.requests for seed in self.metrics)
 
+    def with_seeds_of(self, other: Row) -> Row:
+        """The row with the seeds of another one of the same deployment too."""
+        metrics, results = self.metrics + other.metrics, self.results + other.results
+        return replace(self, metrics=metrics, results=results)
+
     def renamed(self, name: str) -> Row:
         return replace(self, replayable=replace(self.replayable, name=name))
 

@@ -15,9 +15,11 @@ class Spec(BaseModel):
 
     pydantic's default mode reads `"2"` and `true` as an int and drops unknown keys; in a file that
     decides how many GPUs run, each of these hides a mistake.
+
+    A validator is built at its first use, not at import: most models are only parts of another.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 def _as_tuple(value: object) -> object:

@@ -57,6 +57,11 @@ def width_of(to: TextIO | None = None) -> int | None:
     return get_terminal_size().columns if (to or sys.stdout).isatty() else None
 
 
+def print_fitted(line: str, indent: int = 2, to: TextIO | None = None) -> None:
+    """Print ``line`` as `fitted` wraps it."""
+    print(*fitted(line, indent, to), sep="\n", file=to)
+
+
 def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
     """``line`` in lines that fit the terminal, the later ones indented; one line elsewhere.
 
@@ -68,11 +73,7 @@ def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
         return [line]
     indent = indent if indent < width // 2 + 1 else 2
     return wrap(
-        line,
-        width,
-        subsequent_indent=" " * indent,
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
     )
 
 

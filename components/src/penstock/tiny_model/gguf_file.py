@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import gguf
 from gguf import MODEL_ARCH, GGUFWriter, TokenType
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.tiny_model.architectures import ARCHITECTURES
 from penstock.tiny_model.write import Weights, random_weights
 from penstock.tokenizer import FOLDER as TOKENIZER
@@ -45,11 +45,9 @@ def write_gguf(file: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool
             raise FileExistsError(0, "something else or an incomplete model is already there")
     except OSError as error:
         raise InputError(
-            Problem(
-                file=str(file),
-                message=f"the model cannot be written: {error.strerror}",
-                fix="Name a file that does not exist, where you may write.",
-            )
+            f"the model cannot be written: {error.strerror}",
+            file=str(file),
+            fix="Name a file that does not exist, where you may write.",
         ) from None
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.files import write_file
 from penstock.tiny_model.architectures import ARCHITECTURES, Architecture, Tensor
 from penstock.tokenizer import FOLDER as TOKENIZER
@@ -45,11 +45,9 @@ def write(folder: Path, architecture: str = "gpt-oss", seed: int = 0) -> bool:
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(
-            Problem(
-                file=str(folder),
-                message=f"the model cannot be written: {reason}",
-                fix="Name a folder that does not exist, where you may write.",
-            )
+            f"the model cannot be written: {reason}",
+            file=str(folder),
+            fix="Name a folder that does not exist, where you may write.",
         ) from None
     return True
 

@@ -22,6 +22,12 @@ SLOW_SHARE = 0.2  # of the peers' total time; less is the noise between requests
 SLOW_MS = 20.0  # excess below this is noise on any machine
 MOST = 0.8  # of the request's time; a stage with more is named without peers
 
+ADD_FRONTEND = "Add a frontend: raise `frontend.replicas`."
+COMPARE_WORKERS = (
+    "Compare the worker with the others: `penstock status` locally, its GPU clock, temperature and "
+    "neighbors on a cluster."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Interval:
@@ -354,7 +360,7 @@ def _reason(
     return (
         Cause.FRONTEND,
         "the chat template, the tokenizer or a busy frontend delayed the request",
-        "Add a frontend: raise `frontend.replicas`.",
+        ADD_FRONTEND,
     )
 
 
@@ -365,7 +371,7 @@ def _response_reason(slow: StageComparison, request: TracedRequest) -> tuple[Cau
             Cause.FRONTEND,
             "a busy frontend delayed the end of the response; the client blocked it for only "
             f"{blocked:,.0f} ms",
-            "Add a frontend: raise `frontend.replicas`.",
+            ADD_FRONTEND,
         )
     known = f" for {blocked:,.0f} ms" if blocked is not None else ""
     return (
@@ -418,8 +424,7 @@ def _prefill_reason(
         Cause.SLOW_WORKER,
         f"worker {visit.worker} computed {computed:,} tokens, as many as usual, in more time "
         f"and without a queue{there}",
-        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
-        "temperature and neighbors on a cluster.",
+        COMPARE_WORKERS,
     )
 
 
@@ -444,10 +449,7 @@ def _decode_reason(
     reason = (
         f"worker {visit.worker} decoded no more KV cache than usual, but took more time per token"
     )
-    step = (
-        "Compare the worker with the others: `penstock status` locally, its GPU clock, "
-        "temperature and neighbors on a cluster."
-    )
+    step = COMPARE_WORKERS
     if request.client_blocked_ms is None:
         reason += (
             "; a client that reads slowly has the same effect if the response exceeds the buffers "

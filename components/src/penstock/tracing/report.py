@@ -6,6 +6,7 @@ The live page places the same texts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,12 @@ from penstock.tracing.requests import TracedRequest, Visit
 ON_MOCKERS = "no engine ran: mockers simulated the times of prefill and decode"
 BAR = 32  # columns of the bar of times
 LIST_HEADINGS = ("request", "at (UTC)", "total", "TTFT", "input", "cached", "output", "client ID")
+REQUEST_KEYS = (
+    *("request_id", "client_id", "trace_id", "total_ms", "ttft_ms", "itl_ms", "model"),
+    *("engine_is_substitute", "input_tokens", "cached_tokens", "output_tokens", "outcome"),
+    *("retries", "client_blocked_ms"),
+)
+EXPLANATION_KEYS = ("peers", "cause", "reason", "next_step", "notes")
 LIST_NUMBERS = ("total", "TTFT", "input", "cached", "output")
 
 
@@ -172,21 +179,8 @@ def milliseconds(ms: float) -> str:
 def request_document(request: TracedRequest) -> dict[str, Any]:
     """A request as JSON; times in ms, `start` in seconds since the epoch."""
     return {
-        "request_id": request.request_id,
-        "client_id": request.client_id,
-        "trace_id": request.trace_id,
         "start": request.start_ns / 1e9,
-        "total_ms": request.total_ms,
-        "ttft_ms": request.ttft_ms,
-        "itl_ms": request.itl_ms,
-        "model": request.model,
-        "engine_is_substitute": request.engine_is_substitute,
-        "input_tokens": request.input_tokens,
-        "cached_tokens": request.cached_tokens,
-        "output_tokens": request.output_tokens,
-        "outcome": request.outcome,
-        "retries": request.retries,
-        "client_blocked_ms": request.client_blocked_ms,
+        **{name: getattr(request, name) for name in REQUEST_KEYS},
         "prefill_worker": _visit_document(request.prefill),
         "worker": _visit_document(request.decode),
     }
@@ -198,23 +192,12 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
     return {
         "request": request_document(explanation.request),
         "engine_is_substitute": explanation.request.engine_is_substitute,
-        "peers": explanation.peers,
-        "stages": [_stage_document(compared) for compared in explanation.stages],
-        "slow_stage": None if slow is None else str(slow.stage.name),
-        "cause": str(explanation.cause),
-        "reason": explanation.reason,
-        "next_step": explanation.next_step,
-        "notes": list(explanation.notes),
-    }
-
-
-def _stage_document(compared: StageComparison) -> dict[str, Any]:
-    stage = compared.stage
-    return {
-        "name": str(stage.name),
-        "start_ms": stage.start_ms,
-        "end_ms": stage.end_ms,
-        "usual_ms": compared.usual_ms,
+        "stages": [
+            {**asdict(compared.stage), "usual_ms": compared.usual_ms}
+            for compared in explanation.stages
+        ],
+        "slow_stage": slow and slow.stage.name,
+        **{name: getattr(explanation, name) for name in EXPLANATION_KEYS},
     }
 
 

@@ -1,15 +1,20 @@
 """`penstock up --timing model`: configure live mockers as the replay's engines, and compare both.
 
-`cli.up` creates one `Twin` per run.
+`cli.up` creates one `Twin` per run. Prompts are token ids, so that no tokenizer changes their
+lengths and shared prefixes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from penstock.environments.paths import STAMP
 from penstock.errors import MissingToolError, Problem, SimulationError
@@ -34,14 +39,15 @@ from penstock.simulate.replayable import replayable
 from penstock.simulate.report import WHOLE_EXPERTS
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.text.numbers import significant
-from penstock.twin.live_client import LiveClient, LiveError
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
+from penstock.workload.request import prompt, with_blocks
 
 REQUESTS, RATE = 24, 3.0  # 8 s, about 200 tokens/s; two cores stream several times as many
 INPUT, OUTPUT = 4000, 64
 SEED = 1
 TOLERANCE = 0.15
+TIMEOUT_S = 300.0  # of a request
 SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 Engines = dict[str, dict[str, Any]]
 WARM_UP = 2  # requests before the measured ones: a mocker's first step loads its step times
@@ -73,10 +79,10 @@ def comparison_requests(context: int, speed: float) -> tuple[Request, ...]:
 
     A ``speed`` above 1 does not raise the requests per second on this machine.
     """
-    prompt = min(INPUT, context // 4)
+    prompt_tokens = min(INPUT, context // 4)
     workload = Workload(
         requests=REQUESTS,
-        input=Lengths(mean=prompt, cv=0.5, max=2 * prompt),
+        input=Lengths(mean=prompt_tokens, cv=0.5, max=2 * prompt_tokens),
         output=Lengths(mean=min(OUTPUT, max(1, context // 8))),
         arrival=Arrival(poisson=RATE / max(1.0, speed)),
     )
@@ -216,3 +222,110 @@ def _require_mocker(python: Path) -> Path:
         fix = "Run `penstock tools env install sim`."
         raise MissingToolError(Problem(message=message, fix=fix))
     return python
+
+
+class LiveError(Exception):
+    """A response that does not match its request."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveClient:
+    """A client of one model at an endpoint."""
+
+    url: str
+    """Base URL, with `/v1`."""
+    model: str
+    speed: float = 1.0
+    """Simulated seconds per real second."""
+
+    async def serve(self, requests: Sequence[Request], salt: str = "") -> list[ServedRequest]:
+        """Send the requests, which all have an arrival time; the results are in simulated time.
+
+        ``salt`` changes the prompts, so that no cache has them. LiveError when a response does not
+        have exactly the requested tokens.
+        """
+        bodies = [
+            self._body(request, salt) for request in with_blocks(requests)
+        ]  # before the clock starts
+        limits = httpx.Limits(max_connections=None)
+        timeout = httpx.Timeout(TIMEOUT_S / self.speed)
+        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
+            try:
+                await client.get(
+                    f"{self.url}/models"
+                )  # a client's first request takes 50 ms longer
+                begin = asyncio.get_running_loop().time()
+                async with asyncio.TaskGroup() as group:
+                    tasks = [
+                        group.create_task(self._one(client, begin, request, body))
+                        for request, body in zip(requests, bodies, strict=True)
+                    ]
+            except (httpx.HTTPError, ExceptionGroup) as error:
+                raise LiveError(_first_message(error)) from None
+        return [task.result() for task in tasks]
+
+    def _body(self, request: Request, salt: str) -> bytes:
+        body = {
+            "model": self.model,
+            "prompt": prompt(request, salt),
+            "max_tokens": request.output_tokens,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        return json.dumps(body).encode()
+
+    async def _one(
+        self, client: httpx.AsyncClient, begin: float, request: Request, body: bytes
+    ) -> ServedRequest:
+        clock = asyncio.get_running_loop().time
+        assert request.at_ms is not None, "a later turn has no fixed arrival time"
+        await asyncio.sleep(begin + request.at_ms / 1000 / self.speed - clock())
+        sent, times, usage = clock(), list[float](), dict[str, Any]()
+        headers = {"content-type": "application/json"}
+        async with client.stream(
+            "POST", f"{self.url}/completions", content=body, headers=headers
+        ) as response:
+            if response.status_code != 200:
+                raise LiveError(f"HTTP {response.status_code}: {(await response.aread())[:200]!r}")
+            async for line in response.aiter_lines():
+                chunk = _chunk(line)
+                if any(choice.get("text") for choice in chunk.get("choices") or ()):
+                    times.append(clock())
+                usage = chunk.get("usage") or usage
+        _require_tokens(request, usage, times)
+        first, last = times[0], times[-1]
+        tokens = request.output_tokens
+        scale = 1000 * self.speed
+        details = usage.get("prompt_tokens_details") or {}
+        return ServedRequest(
+            arrived_ms=(sent - begin) * scale,
+            ended_ms=(last - begin) * scale,
+            first_ms=(first - begin) * scale,
+            tokens=tokens,
+            ttft_ms=(first - sent) * scale,
+            itl_ms=(last - first) * scale / (tokens - 1) if tokens > 1 else None,
+            prefill_queue_ms=0.0,
+            decode_queue_ms=None,
+            input_tokens=request.input_tokens,
+            cached_tokens=details.get("cached_tokens") or 0,
+        )
+
+
+def _first_message(error: Exception) -> str:
+    first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+    return str(first) if isinstance(first, LiveError) else f"{type(first).__name__}: {first}"
+
+
+def _chunk(line: str) -> dict[str, Any]:
+    """An event of the stream; {} for lines without JSON, such as [DONE]."""
+    if line.startswith("event: error"):
+        raise LiveError("the stream contains an error event")
+    return dict(json.loads(line[5:])) if line.startswith("data: {") else {}
+
+
+def _require_tokens(request: Request, usage: dict[str, Any], times: Sequence[float]) -> None:
+    actual = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
+    expected = (request.input_tokens, request.output_tokens)
+    if actual != expected or not times:
+        raise LiveError(f"input and output tokens: expected {expected}, got {actual}")

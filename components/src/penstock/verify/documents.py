@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal
 
-from penstock.reports.json_document import Document
-from penstock.verify.probes import NOT_COVERED
+from penstock.reports.json_document import Document, VersionedDocument
+from penstock.verify.probes import NOT_COVERED, ProbeRun
 from penstock.verify.result import Verdict
-from penstock.verify.run_probes import ProbeRun
-
-SCHEMA_VERSION: Final = 1
 
 
 class ProbeDocument(Document):
@@ -35,11 +31,9 @@ class ProbeDocument(Document):
     """Whether the probe is no failure."""
 
 
-class VerifyDocument(Document):
+class VerifyDocument(VersionedDocument):
     """Results of all probes."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     ok: bool
     """Whether no probe is a failure."""
     engine_is_substitute: bool
@@ -49,20 +43,14 @@ class VerifyDocument(Document):
 
 
 def verify_document(probes: Sequence[ProbeRun], *, is_mocked: bool) -> VerifyDocument:
-    return VerifyDocument(
-        schema_version=SCHEMA_VERSION,
+    return VerifyDocument.of(
         ok=all(probe.ok for probe in probes),
         engine_is_substitute=is_mocked,
         probes=[
-            ProbeDocument(
-                name=probe.name,
-                verdict=probe.result.verdict,
-                detail=probe.result.detail,
+            ProbeDocument.of(
+                *(probe, probe.result),
                 not_covered=NOT_COVERED[probe.name],
-                hint=probe.result.hint,
                 seconds=round(probe.seconds, 3),
-                required=probe.required,
-                ok=probe.ok,
             )
             for probe in probes
         ],

@@ -27,9 +27,8 @@ from penstock.reports.model import (
     height_of,
 )
 from penstock.text.terminal import fitted
-from penstock.verify.probes import NOT_COVERED
+from penstock.verify.probes import NOT_COVERED, ProbeRun
 from penstock.verify.result import Verdict
-from penstock.verify.run_probes import ProbeRun
 
 ON_MOCKERS = (
     "no engine runs: mockers simulate it, so the probes test the frontend, the router and the graph"

@@ -152,6 +152,11 @@ class ProbeTarget:
     def get(self, path: str) -> ApiResponse:
         return self._send(lambda: self._client.get(f"{self.url}{path}", timeout=GET_S))
 
+    def text(self, path: str, timeout_s: float = GET_S) -> str:
+        """The complete response. Raises httpx.HTTPError."""
+        response = self._client.get(f"{self.url}{path}", timeout=timeout_s)
+        return response.raise_for_status().text
+
     def _send(self, send: Callable[[], httpx.Response]) -> ApiResponse:
         try:
             response = send()

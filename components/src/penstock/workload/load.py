@@ -10,7 +10,7 @@ from pathlib import Path
 
 from penstock.errors import GraphError, InputError, Problem, UsageError
 from penstock.files import shipped
-from penstock.graph.not_a_graph import kind_of_manifest
+from penstock.graph.foreign import kind_of_manifest
 from penstock.graph.text_file import read_text_file
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.problems import field_problems, parse_strictly
@@ -52,7 +52,7 @@ class LoadedWorkload:
             return recorded.requests
         if exceeds_sample_limit(self.workload):
             message, fix = too_many(self.workload.sampled_requests)
-            raise InputError(Problem(file=self.source, message=message, fix=fix))
+            raise InputError(message, file=self.source, fix=fix)
         return sample(self.workload, seed)
 
     def _recorded(self) -> Recorded | None:
@@ -107,11 +107,10 @@ class LoadedWorkload:
         conversation, place = self.workload.conversation, "--requests"
         if self.workload.trace is None and self.workload.fixed_requests is None:
             message = f"the ramp of {self.name} decides the number of requests"
-            raise UsageError(Problem(place=place, message=message, fix=f"Remove {place}."))
+            raise UsageError(message, place=place, fix=f"Remove {place}.")
         if conversation is not None and requests < 2 * conversation.turns:
             message = f"{requests} requests are less than two conversations"
-            fix = f"Use {2 * conversation.turns} or more."
-            raise UsageError(Problem(place=place, message=message, fix=fix))
+            raise UsageError(message, place=place, fix=f"Use {2 * conversation.turns} or more.")
         return self.with_workload(self.workload.with_requests(requests))
 
     def scaled(self, scale: float) -> LoadedWorkload:
@@ -146,12 +145,11 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
     if loaded.workload.trace is None:
         if trace is not None:
             message = f"{loaded.name} samples its requests and reads no trace"
-            raise InputError(Problem(place="--trace", message=message, fix="Remove --trace."))
+            raise InputError(message, place="--trace", fix="Remove --trace.")
         return loaded
     file = trace or (path.parent / relative if (relative := loaded.workload.trace.file) else None)
     if file is None:
-        fix = "Add --trace FILE"
-        raise InputError(Problem(file=loaded.name, message="needs a recorded trace", fix=fix))
+        raise InputError("needs a recorded trace", file=loaded.name, fix="Add --trace FILE")
     text = read_text_file(file)
     return replace(loaded, trace_text=text, trace_source=str(file))
 
@@ -159,7 +157,9 @@ def find_workload(name: str, trace: Path | None = None) -> LoadedWorkload:
 def _unknown(name: str) -> Problem:
     close = SAME_LENGTHS.get(name) or nearest(name, ready_names(), CHOICE_CUTOFF)
     fix = (
-        f"Did you mean {close}?" if close else f"Use a file, or one of {', '.join(ready_names())}."
+        f"Did you mean `{close}`?"
+        if close
+        else f"Use a file, or one of {', '.join(ready_names())}."
     )
     return Problem(place="--workload", message=f"there is no workload {name!r}", fix=fix)
 
@@ -177,10 +177,9 @@ def parse_workload(text: str, source: str) -> LoadedWorkload:
     kind = "a Kubernetes manifest" if kind_of_manifest(text) is not None else "a graph"
     if kind != "a graph" or len(set(GRAPH_KEY.findall(text))) == 2:
         fix = f"Use a workload file, or one of {', '.join(ready_names())}."
-        raise GraphError(Problem(file=source, message=f"is {kind}, not a workload", fix=fix))
+        raise GraphError(f"is {kind}, not a workload", file=source, fix=fix)
     if form := format_of(text):
-        fix = _use_of_trace(source, form)
-        raise GraphError(Problem(file=source, message="is a trace, not a workload", fix=fix))
+        raise GraphError("is a trace, not a workload", file=source, fix=_use_of_trace(source, form))
     problems_of = partial(field_problems, root=Workload)
     workload = parse_strictly(text, source, WORKLOAD, Workload, problems_of)
     return LoadedWorkload(name=Path(source).stem, workload=workload, source=source)

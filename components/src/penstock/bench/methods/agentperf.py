@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.bench.aiperf import end_group
+from penstock.bench.aiperf import Endpoint, load_generator
 from penstock.bench.methods.context_adapter import ContextAdapter, loopback_environment
-from penstock.bench.run import Endpoint
-from penstock.bench.watch import Progress
+from penstock.bench.run import Progress
 from penstock.environments import harmony
 from penstock.environments.paths import require_python
 from penstock.errors import BenchError, MissingToolError, Problem
-from penstock.local.process import end_with_parent
 from penstock.verify.preflight import KEY
 
 NAME = "agentperf"
@@ -102,21 +99,13 @@ def command_of(
 
 def _run(command: list[str], folder: Path) -> None:
     environ = loopback_environment() | {"TIKTOKEN_CACHE_DIR": str(harmony.tiktoken_cache())}
-    with (folder / RESULT).open("wb") as output, (folder / LOG).open("wb") as log:
-        process = subprocess.Popen(
-            [*end_with_parent(), *command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=log,
-            env=environ,
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            while process.poll() is None:
-                time.sleep(POLL_S)
-        finally:
-            end_group(process)
+    with (
+        (folder / RESULT).open("wb") as output,
+        (folder / LOG).open("wb") as log,
+        load_generator(command, environ, folder, output, log) as process,
+    ):
+        while process.poll() is None:
+            time.sleep(POLL_S)
 
 
 def _read(endpoint: Endpoint, replay: str, folder: Path) -> AgentPerf:

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from penstock.bench import aiperf
+from penstock.bench.aiperf import Endpoint, Traffic
 from penstock.bench.measurement import Failures, distortion_of
-from penstock.bench.methods.context import served_context
-from penstock.bench.run import Endpoint, Traffic, require_uninterrupted, send
-from penstock.bench.trace_file import keyed
-from penstock.bench.watch import Progress
+from penstock.bench.methods.context_adapter import served_context
+from penstock.bench.records import Records
+from penstock.bench.run import Progress, send
+from penstock.bench.trace_file import Key, keyed
 from penstock.errors import BenchError, Problem
+from penstock.reports.json_document import Document
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload.request import Request
 
@@ -77,32 +80,62 @@ class Spread:
         return Spread(median=percentile(values, 0.5), lowest=min(values), highest=max(values))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartResult:
-    """One run of a part. Times are milliseconds, rates output tokens/s."""
+class Speeds(Document):
+    """Of the requests of a part, or of a phase. Times are milliseconds, rates output tokens/s."""
+
+    ttft_ms: Spread | None
+    """Time to first token; null if no request was served."""
+    e2e_ms: Spread | None
+    """End-to-end latency; null if no request was served."""
+    output_speed: Spread | None
+    """Output tokens/s after the first token, by Artificial Analysis' definition; null if no
+    response has several chunks."""
+    throughput: Spread | None
+    """Output tokens / complete duration, in tokens/s, by OpenRouter's definition; null if no
+    request was served."""
+    failures: Failures
+    """Failed requests."""
+    cpu_share: float
+    """Share of this machine's processor time while requests were sent."""
+
+    @property
+    def served(self) -> int:
+        """Number of served requests."""
+        return self.failures.sent - self.failures.total
+
+    @property
+    def distorted_by(self) -> str:
+        """Why this machine may have distorted the latencies; empty if it has not."""
+        return distortion_of(0.0, self.ttft_ms.median if self.ttft_ms else None, self.cpu_share)
+
+
+def speeds_of(records: Records, cpu_share: float) -> dict[str, Any]:
+    """The fields of `Speeds`."""
+    served = list(records.served.values())
+    speeds = [speed for request in served if (speed := output_speed(request)) is not None]
+    return {
+        "ttft_ms": Spread.of([request.ttft_ms for request in served]),
+        "e2e_ms": Spread.of([request.e2e_ms for request in served]),
+        "output_speed": Spread.of(speeds),
+        # By OpenRouter's definition.
+        "throughput": Spread.of([1000 * request.tokens / request.e2e_ms for request in served]),
+        "failures": Failures.of(records),
+        "cpu_share": cpu_share,
+    }
+
+
+class PartResult(Speeds):
+    """One run of a part."""
 
     endpoint: Endpoint
     part: Part
     requests: int
-    failures: Failures
     unsent: int
-    ttft_ms: Spread | None
-    e2e_ms: Spread | None
-    output_speed: Spread | None
-    """After the first token, by Artificial Analysis' definition."""
-    throughput: Spread | None
-    """With TTFT, by OpenRouter's definition."""
     tokens_per_chunk: float | None
     """Of the streams; None if nothing was served."""
     context: int | None
     """Context length in tokens that the endpoint reports."""
-    cpu_share: float
     interrupted: str
-
-    @property
-    def distortion(self) -> str:
-        """Why this machine may have distorted the latencies; empty if it has not."""
-        return distortion_of(0.0, self.ttft_ms.median if self.ttft_ms else None, self.cpu_share)
 
     @property
     def has_large_chunks(self) -> bool:
@@ -114,20 +147,13 @@ def output_speed(request: ServedRequest) -> float | None:
     return 1000 / request.itl_ms if request.itl_ms else None
 
 
-def throughput(request: ServedRequest) -> float:
-    """Output tokens / duration in seconds."""
-    return 1000 * request.tokens / request.e2e_ms
-
-
-def speeds(served: Sequence[ServedRequest]) -> list[float]:
-    return [speed for request in served if (speed := output_speed(request)) is not None]
-
-
-def fixed_requests(count: int, input_tokens: int, output_tokens: int) -> tuple[Request, ...]:
+def fixed_requests(count: int, input_tokens: int, output_tokens: int) -> dict[Key, Request]:
     """That share no prefix."""
-    return tuple(
-        Request(at_ms=0.0, input_tokens=input_tokens, output_tokens=output_tokens, blocks=())
-        for _ in range(count)
+    return keyed(
+        [
+            Request(at_ms=0.0, input_tokens=input_tokens, output_tokens=output_tokens, blocks=())
+            for _ in range(count)
+        ]
     )
 
 
@@ -157,36 +183,22 @@ def measure_part(
     context = require_context(endpoint, part.input_tokens, part.output_tokens)
     traffic = Traffic(
         endpoint=endpoint,
-        requests=keyed(fixed_requests(requests, part.input_tokens, part.output_tokens)),
+        requests=fixed_requests(requests, part.input_tokens, part.output_tokens),
         concurrency=part.concurrency,
         folder=folder,
+        timeout_s=timeout_s,
     )
-    sent = send([traffic], timeout_s, progress)
-    records = sent.records[0]
-    served = list(records.served.values())
-    chunks = len(records.chunk_gaps_ms) + len(served)
+    sent = send([traffic], progress)
+    (records,) = sent.records
+    chunks = len(records.chunk_gaps_ms) + len(records.served)
+    tokens = sum(request.tokens for request in records.served.values())
     return PartResult(
+        **speeds_of(records, sent.cpu_share),
         endpoint=endpoint,
         part=part,
         requests=requests,
-        failures=Failures.of(records),
         unsent=records.unsent,
-        ttft_ms=Spread.of([request.ttft_ms for request in served]),
-        e2e_ms=Spread.of([request.e2e_ms for request in served]),
-        output_speed=Spread.of(speeds(served)),
-        throughput=Spread.of([throughput(request) for request in served]),
-        tokens_per_chunk=sum(request.tokens for request in served) / chunks if chunks else None,
+        tokens_per_chunk=tokens / chunks if chunks else None,
         context=context,
-        cpu_share=sent.cpu_share,
         interrupted=sent.interrupted,
     )
-
-
-def require_served(failures: Failures, interrupted: str, url: str) -> None:
-    """After the figures were printed. Raises as `bench.run.require_complete` does."""
-    require_uninterrupted(interrupted, url)
-    if failures.total == failures.sent:
-        reasons = ", ".join(failures.reasons)
-        message = f"served none of the requests: {reasons}"
-        fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
-        raise BenchError(Problem(place=url, message=message, fix=fix))

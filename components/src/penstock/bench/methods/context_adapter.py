@@ -1,4 +1,5 @@
-"""An HTTP proxy on loopback that adds the context length to `/v1/models`, and changes nothing else.
+"""The context length that an endpoint serves, and an HTTP proxy on loopback that adds it to
+`/v1/models`, and changes nothing else.
 
 agentperf-local looks for `max_model_len`, which Dynamo's frontend does not send. `agentperf.py`
 starts this proxy in a thread. A request that breaks off on one side is broken off on the other.
@@ -11,7 +12,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,9 +22,11 @@ import httpx
 from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from penstock.bench.methods.context import VLLM, reported_context
-from penstock.verify.target import LOOPBACK
+from penstock.verify.target import LOOPBACK, ProbeTarget
 
+DYNAMO = "context_window"  # the key of Dynamo's frontend
+VLLM = "max_model_len"  # of vLLM and SGLang
+LLAMACPP = "n_ctx"  # in the object `meta`
 HOST = "127.0.0.1"
 # Of one hop (RFC 9110), and Host, which names the other server.
 HOP = frozenset(
@@ -35,6 +38,30 @@ HOP = frozenset(
 NO_BODY = frozenset({204, 304})
 CONNECT_S = 15.0
 STOP_S = 1.0  # for open responses
+
+
+def reported_context(model: Mapping[str, Any]) -> int | None:
+    """In tokens. ``model``: one entry of `/v1/models`. None if it does not contain a positive
+    integer."""
+    meta = model.get("meta")
+    llamacpp = meta.get(LLAMACPP) if isinstance(meta, Mapping) else None
+    for tokens in (llamacpp, model.get(VLLM), model.get(DYNAMO)):
+        if isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0:
+            return tokens
+    return None
+
+
+def served_context(url: str, name: str) -> int | None:
+    """In tokens, of model ``name`` at ``url`` (without `/v1`); None if it is not reported."""
+    endpoint = ProbeTarget(url=url)
+    try:
+        listed = endpoint.get("/v1/models").body.get("data")
+    finally:
+        endpoint.close()
+    entries = [
+        entry for entry in listed or () if isinstance(entry, dict) and entry.get("id") == name
+    ]
+    return reported_context(entries[0]) if entries else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +151,7 @@ class ContextAdapter:
         return json.dumps(listed).encode() if any(added) else body
 
     def _add_to(self, entry: dict[str, Any]) -> bool:
-        has_own = VLLM in entry or "n_ctx" in (entry.get("meta") or {})
+        has_own = VLLM in entry or LLAMACPP in (entry.get("meta") or {})
         known = [n for n in (reported_context(entry), self.configured) if n is not None]
         if has_own or not known:
             return False

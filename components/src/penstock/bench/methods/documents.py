@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from penstock.bench import aiperf
-from penstock.bench.measurement import Failures
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.methods.agentperf import VERSION as AGENTPERF
 from penstock.bench.methods.agentperf import AgentPerf
-from penstock.bench.methods.artificial_analysis import Part, PartResult, Spread
-from penstock.bench.methods.frontend_counters import quantile
+from penstock.bench.methods.artificial_analysis import Part, PartResult, Speeds
+from penstock.bench.methods.frontend_counters import fastest, quantile
 from penstock.bench.methods.openrouter import Observation
 from penstock.bench.methods.report import (
     DEFINITIONS,
@@ -24,19 +24,24 @@ from penstock.bench.methods.report import (
     system_load_remarks,
     windows_of,
 )
-from penstock.bench.methods.request_speeds import fastest
 from penstock.bench.methods.system_load import Phase, SystemLoad
-from penstock.bench.run import Endpoint
-from penstock.reports.json_document import Document
-
-SCHEMA_VERSION: Final = 1
+from penstock.reports.json_document import Document, VersionedDocument
 
 
-class PromptsDocument(Document):
+class SpeedDocument(VersionedDocument):
+    """Speeds by two definitions."""
+
+    definitions: Mapping[str, str]
+    """Definitions of the two speeds."""
+    interrupted: str | None
+    """What ended the run early; null if it is complete."""
+    remarks: Sequence[str]
+    """What differs from the published method, and what limits the figures."""
+
+
+class PromptsDocument(Speeds, SpeedDocument):
     """Prompts of one length, by Artificial Analysis' method."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-prompts"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -49,39 +54,19 @@ class PromptsDocument(Document):
     """Requests that were sent."""
     requests: int
     """Number of requests."""
-    failures: Failures
-    """Failed requests."""
     unsent: int
     """Number of requests that were not sent, or have no record."""
-    ttft_ms: Spread | None
-    """Time to first token in ms; null if no request was served."""
-    e2e_ms: Spread | None
-    """End-to-end latency in ms; null if no request was served."""
-    output_speed: Spread | None
-    """Output tokens/s after the first token; null if no response has several chunks."""
-    throughput: Spread | None
-    """Output tokens / complete duration, in tokens/s; null if no request was served."""
     tokens_per_chunk: float | None
     """Output tokens per chunk of the streams; null if no request was served."""
     context: int | None
     """Context length in tokens that the endpoint reports; null if it reports none."""
-    cpu_share: float
-    """Share of this machine's processor time that was used while requests were sent."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
     distortion: str | None
     """Why this machine may have distorted the latencies; null if it has not."""
-    interrupted: str | None
-    """What ended the run early; null if it is complete."""
-    remarks: Sequence[str]
-    """What differs from the published method, and what limits the figures."""
 
 
-class SystemLoadDocument(Document):
+class SystemLoadDocument(SpeedDocument):
     """Artificial Analysis' System Load Test."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-system-load"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -98,19 +83,11 @@ class SystemLoadDocument(Document):
     """Measured phases, lowest concurrency first."""
     reached_ceiling: bool
     """Whether the throughput stopped rising."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
-    interrupted: str | None
-    """What ended the test early; null if it is complete."""
-    remarks: Sequence[str]
-    """What differs from the published method, and what limits the figures."""
 
 
-class AgentPerfDocument(Document):
+class AgentPerfDocument(VersionedDocument):
     """A run of agentperf-local."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["artificial-analysis-agentperf"]
     """Form of the document."""
     method: Literal["artificial-analysis"]
@@ -164,11 +141,9 @@ class OutcomeCounts(Document):
     """Number of requests that failed because of the client."""
 
 
-class OpenRouterDocument(Document):
+class OpenRouterDocument(SpeedDocument):
     """OpenRouter's figures, from the metrics of frontends."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["openrouter"]
     """Form of the document."""
     method: Literal["openrouter"]
@@ -191,70 +166,35 @@ class OpenRouterDocument(Document):
     """Mean output tokens/s after the first token; null without such tokens."""
     uptime: Mapping[str, float | None]
     """Share of successful requests by window; null if it was not observed or had no request."""
-    definitions: Mapping[str, str]
-    """Definitions of the two speeds."""
-    interrupted: str | None
-    """What ended the observation early; null if it is complete."""
-    remarks: Sequence[str]
-    """What limits the figures."""
 
 
 MethodDocument = PromptsDocument | SystemLoadDocument | AgentPerfDocument | OpenRouterDocument
 
 
 def prompts_document(result: PartResult) -> PromptsDocument:
-    fields = {name: getattr(result, name) for name in PartResult.__dataclass_fields__}
-    return PromptsDocument(
-        **fields
-        | {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "artificial-analysis-prompts",
-            "method": "artificial-analysis",
-            "client": aiperf.VERSION,
-            "definitions": DEFINITIONS,
-            "distortion": result.distortion or None,
-            "interrupted": result.interrupted or None,
-            "remarks": list(part_remarks(result)),
-        }
+    remarks = list(part_remarks(result))
+    return PromptsDocument.of(
+        result,
+        client=aiperf.VERSION,
+        definitions=DEFINITIONS,
+        distortion=result.distorted_by,
+        remarks=remarks,
     )
 
 
 def system_load_document(result: SystemLoad) -> SystemLoadDocument:
-    return SystemLoadDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="artificial-analysis-system-load",
-        method="artificial-analysis",
-        part="system-load",
-        client=aiperf.VERSION,
-        endpoint=result.endpoint,
-        phase_s=result.phase_s,
-        phases=list(result.phases),
-        reached_ceiling=result.reached_ceiling,
-        definitions=DEFINITIONS,
-        interrupted=result.interrupted or None,
-        remarks=list(system_load_remarks(result)),
+    remarks = list(system_load_remarks(result))
+    return SystemLoadDocument.of(
+        result, client=aiperf.VERSION, definitions=DEFINITIONS, remarks=remarks
     )
 
 
 def agentperf_document(result: AgentPerf) -> AgentPerfDocument:
-    return AgentPerfDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="artificial-analysis-agentperf",
-        method="artificial-analysis",
-        part="agentperf",
-        url=result.url,
-        model=result.model,
-        client=AGENTPERF,
-        replay=result.replay,
-        context=result.result["context"],
-        has_full_context=result.has_full_context,
-        summary=result.summary,
-        remarks=list(result.remarks),
-    )
+    return AgentPerfDocument.of(result, client=AGENTPERF, context=result.result["context"])
 
 
-def _finite(value: float) -> float | None:
-    return None if value == inf else value
+def _finite(number: float) -> float | None:
+    return None if number == inf else number
 
 
 def openrouter_document(observation: Observation) -> OpenRouterDocument:
@@ -263,13 +203,8 @@ def openrouter_document(observation: Observation) -> OpenRouterDocument:
     speeds = {
         name: fastest(observation.known, observation.unknown, s) for name, s in SHARES.items()
     }
-    return OpenRouterDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="openrouter",
-        method="openrouter",
-        model=observation.model,
-        urls=list(observation.urls),
-        seconds=observation.seconds,
+    return OpenRouterDocument.of(
+        observation,
         requests=OutcomeCounts(
             successful=total.ok, failed=total.errors, client_errors=total.client_errors
         ),
@@ -293,6 +228,5 @@ def openrouter_document(observation: Observation) -> OpenRouterDocument:
             for name, window in windows_of(observation).items()
         },
         definitions=DEFINITIONS,
-        interrupted=observation.interrupted or None,
         remarks=list(openrouter_remarks(observation)),
     )

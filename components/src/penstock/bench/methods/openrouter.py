@@ -6,20 +6,23 @@ meanwhile, of all clients.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import httpx
 
-from penstock.bench.methods.frontend_counters import Counters, Scrape, is_frontend, read_scrape
-from penstock.bench.methods.request_speeds import RequestSpeeds
-from penstock.bench.run import INTERRUPTED
-from penstock.bench.watch import Progress
+from penstock.bench.methods.frontend_counters import (
+    Counters,
+    RequestSpeeds,
+    Scrape,
+    is_frontend,
+    read_scrape,
+)
+from penstock.bench.run import INTERRUPTED, Progress
 from penstock.errors import BenchError, Problem
-from penstock.verify.preflight import KEY
-from penstock.verify.target import LOOPBACK
+from penstock.verify.target import ProbeTarget
 
 DURATION_S = 1800.0
 POLL_S = 0.25  # the shorter, the more requests end alone between two readings
@@ -109,39 +112,28 @@ def observe(
 
     BenchError if a frontend cannot be read at the begin, or is no Dynamo frontend.
     """
-    with _Client() as client:
-        return _observe(urls, model, duration_s, progress, read or client.read, clock, sleep)
-
-
-def _observe(
-    urls: Sequence[str],
-    model: str,
-    duration_s: float,
-    progress: Progress,
-    read: Read,
-    clock: Callable[[], float],
-    sleep: Callable[[float], None],
-) -> Observation:
     recorder, begin = Recorder(), clock()
     readings = failed = 0
     interrupted = ""
-    for url in urls:
-        recorder.add(0.0, url, _first(url, model, read))
-    elapsed = clock() - begin
-    try:
-        while elapsed < duration_s:
-            sleep(min(POLL_S, duration_s - elapsed))
-            elapsed = clock() - begin
-            for url in urls:
-                readings += 1
-                scrape = _next(url, model, read)
-                if scrape is None:
-                    failed += 1
-                else:
-                    recorder.add(elapsed, url, scrape)
-            progress("reading metrics", round(min(elapsed, duration_s)), round(duration_s))
-    except KeyboardInterrupt:
-        interrupted = INTERRUPTED
+    with ExitStack() as opened:
+        read = read or _reader(urls, opened)
+        for url in urls:
+            recorder.add(0.0, url, _first(url, model, read))
+        elapsed = clock() - begin
+        try:
+            while elapsed < duration_s:
+                sleep(min(POLL_S, duration_s - elapsed))
+                elapsed = clock() - begin
+                for url in urls:
+                    readings += 1
+                    scrape = _next(url, model, read)
+                    if scrape is None:
+                        failed += 1
+                    else:
+                        recorder.add(elapsed, url, scrape)
+                progress("reading metrics", round(min(elapsed, duration_s)), round(duration_s))
+        except KeyboardInterrupt:
+            interrupted = INTERRUPTED
     speeds = recorder.speeds.values()
     return Observation(
         model=model,
@@ -187,27 +179,12 @@ def _next(url: str, model: str, read: Read) -> Scrape | None:
         return None
 
 
-class _Client:
-    """Reads metrics over HTTP, with the API key of the environment."""
-
-    def __init__(self) -> None:
-        key = os.environ.get(KEY)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._direct = httpx.Client(timeout=GET_S, headers=headers, trust_env=False)
-        self._other = httpx.Client(timeout=GET_S, headers=headers)
-
-    def __enter__(self) -> _Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._direct.close()
-        self._other.close()
-
-    def read(self, url: str) -> str:
-        is_local = httpx.URL(url).host in LOOPBACK  # a proxy must not see loopback
-        response = (self._direct if is_local else self._other).get(f"{url}/metrics")
-        response.raise_for_status()
-        return response.text
+def _reader(urls: Sequence[str], opened: ExitStack) -> Read:
+    """Over HTTP, with the API key of the environment."""
+    endpoints = {url: ProbeTarget(url=url) for url in urls}
+    for endpoint in endpoints.values():
+        opened.callback(endpoint.close)
+    return lambda url: endpoints[url].text("/metrics", GET_S)
 
 
 def require_traffic(observation: Observation) -> None:

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any
 
-from penstock.bench.measurement import Failures
+from penstock.bench.aiperf import Endpoint
 from penstock.bench.methods.agentperf import COMPARABLE, VERSION, AgentPerf
-from penstock.bench.methods.artificial_analysis import PartResult, Spread
-from penstock.bench.methods.frontend_counters import Counters, Estimate, quantile
+from penstock.bench.methods.artificial_analysis import PartResult, Speeds, Spread
+from penstock.bench.methods.frontend_counters import (
+    Bounds,
+    Counters,
+    Estimate,
+    fastest,
+    quantile,
+)
 from penstock.bench.methods.openrouter import DURATION_S, POLL_S, Observation
-from penstock.bench.methods.request_speeds import Bounds, fastest
 from penstock.bench.methods.system_load import PHASE_S, TOKENS, Phase, SystemLoad
 from penstock.bench.report import distorted, failures_line, kind_of, simulated_time
-from penstock.bench.run import Endpoint
 from penstock.reports.model import Notes, Part, Report, Section, State, Table, Verdict
 from penstock.text.numbers import limit_text
 from penstock.text.terminal import duration_text
@@ -54,11 +58,11 @@ def _number(value: float | None, unit: str = "") -> str:
     return "-" if value is None else f"{value:.1f}{unit}"
 
 
-def _limits(failures: Failures, distortion: str) -> Iterator[str]:
-    if line := failures_line(failures):
+def _limits(speeds: Speeds) -> Iterator[str]:
+    if line := failures_line(speeds.failures):
         yield line
-    if distortion:
-        yield distorted(distortion)
+    if speeds.distorted_by:
+        yield distorted(speeds.distorted_by)
 
 
 def part_report(result: PartResult) -> Report:
@@ -101,7 +105,7 @@ def part_remarks(result: PartResult) -> Iterator[str]:
             f"a chunk of a stream has {result.tokens_per_chunk:.1f} tokens on average, but the "
             "output speed counts only one token for the first chunk, so it is too high"
         )
-    yield from _limits(result.failures, result.distortion)
+    yield from _limits(result)
 
 
 def system_load_report(result: SystemLoad) -> Report:
@@ -146,7 +150,7 @@ def system_load_remarks(result: SystemLoad) -> Iterator[str]:
                 f"concurrency {phase.concurrency}: the window is shorter than a phase, because "
                 "requests took longer than before, or all prompts were sent"
             )
-        for line in _limits(phase.failures, phase.distortion):
+        for line in _limits(phase):
             yield f"concurrency {phase.concurrency}: {line}"
 
 

@@ -13,18 +13,16 @@ from pathlib import Path
 from statistics import median
 
 from penstock.bench import aiperf
-from penstock.bench.measurement import Failures, distortion_of
+from penstock.bench.aiperf import Endpoint, Traffic
+from penstock.bench.measurement import Failures
 from penstock.bench.methods.artificial_analysis import (
-    Spread,
+    Speeds,
     fixed_requests,
     require_context,
-    speeds,
-    throughput,
+    speeds_of,
 )
 from penstock.bench.records import Records
-from penstock.bench.run import INTERRUPTED, Endpoint, Sent, Traffic, send
-from penstock.bench.trace_file import keyed
-from penstock.bench.watch import Progress
+from penstock.bench.run import INTERRUPTED, Progress, Sent, new_folder, send
 from penstock.errors import BenchError, Problem
 from penstock.simulate.window import ServedRequest, tokens_between
 
@@ -36,9 +34,8 @@ SPARE = 1.3  # prompts, times the number that the fastest request so far allows
 RAMP = 1.5  # times the duration of a request
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """One concurrency. Times are milliseconds."""
+class Phase(Speeds):
+    """One concurrency."""
 
     concurrency: int
     """Requests at the same time."""
@@ -48,23 +45,6 @@ class Phase:
     """Output tokens/s of all requests in the window."""
     response_rate: float
     """Share of the requests that were served."""
-    ttft_ms: Spread | None
-    """Time to first token; null if no request was served."""
-    e2e_ms: Spread | None
-    """End-to-end latency; null if no request was served."""
-    output_speed: Spread | None
-    """Output tokens/s after the first token; null if no response has several chunks."""
-    throughput: Spread | None
-    """Output tokens / complete duration, in tokens/s; null if no request was served."""
-    failures: Failures
-    """Failed requests of the phase."""
-    cpu_share: float
-    """Share of this machine's processor time during the phase."""
-
-    @property
-    def distortion(self) -> str:
-        """Why this machine may have distorted the latencies; empty if it has not."""
-        return distortion_of(0.0, self.ttft_ms.median if self.ttft_ms else None, self.cpu_share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,24 +136,19 @@ class _Test:
         return phase, sent.interrupted
 
     def _send(self, level: int, count: int, duration_s: float | None, name: str) -> Sent:
-        folder = self._folder / name
-        try:
-            folder.mkdir()
-        except OSError as error:
-            message = f"cannot be created: {error.strerror}"
-            raise BenchError(Problem(place=str(folder), message=message)) from None
         traffic = Traffic(
             endpoint=self._endpoint,
-            requests=keyed(fixed_requests(count, TOKENS, TOKENS)),
+            requests=fixed_requests(count, TOKENS, TOKENS),
             concurrency=level,
-            folder=folder,
+            folder=new_folder(self._folder / name),
+            timeout_s=self._timeout_s,
             duration_s=duration_s,
         )
 
         def at_level(text: str, done: int, total: int) -> None:
             self._progress(f"concurrency {level}: {text}", done, total)
 
-        return send([traffic], self._timeout_s, at_level)
+        return send([traffic], at_level)
 
     def _take(self, records: Records) -> None:
         durations = [request.e2e_ms for request in records.served.values()]
@@ -203,18 +178,14 @@ def phase_of(
     begin = max(begin, end - phase_s * 1000)
     seconds = max(end - begin, 0.0) / 1000
     tokens = sum(tokens_between(request, begin, end) for request in served)
-    failures = Failures.of(records)
+    speeds = speeds_of(records, cpu_share)
+    failures: Failures = speeds["failures"]
     return Phase(
+        **speeds,
         concurrency=level,
         window_s=seconds,
         system_throughput=tokens / seconds if seconds else 0.0,
         response_rate=1 - failures.share if failures.sent else 0.0,
-        ttft_ms=Spread.of([request.ttft_ms for request in served]),
-        e2e_ms=Spread.of([request.e2e_ms for request in served]),
-        output_speed=Spread.of(speeds(served)),
-        throughput=Spread.of([throughput(request) for request in served]),
-        failures=failures,
-        cpu_share=cpu_share,
     )
 
 

@@ -13,8 +13,15 @@ from typing import Any
 
 import httpx
 
-from penstock.bench.shadow.response import BrokenResponseError, ShadowResponse, failed, refused
-from penstock.bench.shadow.stream import StreamReader, document, is_stream
+from penstock.bench.shadow.response import (
+    BrokenResponseError,
+    ShadowResponse,
+    StreamReader,
+    document,
+    failed,
+    is_stream,
+    refused,
+)
 from penstock.verify.target import LOOPBACK
 
 KEY, KEY_OF_SECOND = "OPENAI_API_KEY", "OPENAI_API_KEY_B"
@@ -113,16 +120,24 @@ class Client:
 
 @asynccontextmanager
 async def connected(endpoint: ShadowEndpoint, timeout_s: float) -> AsyncIterator[Client]:
-    local = httpx.URL(endpoint.url).host in LOOPBACK
     headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
     async with httpx.AsyncClient(
         timeout=httpx.Timeout(timeout_s, connect=CONNECT_S),
         limits=httpx.Limits(max_connections=None),
-        trust_env=not local,  # a proxy must not see loopback
+        trust_env=httpx.URL(endpoint.url).host not in LOOPBACK,  # a proxy must not see loopback
         verify=httpx.create_ssl_context(),
         headers=headers,
     ) as http:
         yield Client(endpoint, timeout_s, http)
+
+
+@asynccontextmanager
+async def both_connected(
+    endpoints: tuple[ShadowEndpoint, ShadowEndpoint], timeout_s: float
+) -> AsyncIterator[tuple[Client, Client]]:
+    first, second = endpoints
+    async with connected(first, timeout_s) as to_first, connected(second, timeout_s) as to_second:
+        yield to_first, to_second
 
 
 async def _streamed(response: httpx.Response, began: float) -> ShadowResponse:

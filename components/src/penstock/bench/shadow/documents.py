@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from penstock.bench.difference import Difference
+from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.report import ShadowResult
 from penstock.bench.shadow.verdict import LEVEL, ClassVerdict, Verdict
-from penstock.reports.json_document import Document
-
-SCHEMA_VERSION: Final = 1
+from penstock.reports.json_document import Document, VersionedDocument
 
 
 class ShadowTarget(Document):
@@ -22,26 +21,9 @@ class ShadowTarget(Document):
     """Model that was requested; null with `--keep-model`, and for A with `--listen`."""
 
 
-class MirrorCounts(Document):
-    """Numbers of requests of clients, with `--listen`."""
-
-    forwarded: int
-    """Requests that were forwarded to A, of any path."""
-    selected: int
-    """Requests for inference of which B should get a copy."""
-    skipped: int
-    """Selected requests that B did not get, because too many waited or B was unreachable."""
-    disconnected: int
-    """Selected requests that the client ended."""
-    unreadable: int
-    """Selected requests whose body or response cannot be read."""
-
-
-class ShadowDocument(Document):
+class ShadowDocument(VersionedDocument):
     """Responses of two endpoints to the same requests."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     kind: Literal["shadow"]
     """Form of the document."""
     targets: dict[Literal["A", "B"], ShadowTarget]
@@ -63,9 +45,9 @@ class ShadowDocument(Document):
     """`undecided`: with so few requests, no difference of texts would be significant."""
     level: float
     """Probability of a wrong finding in a run of this kind."""
-    classes: list[ClassVerdict]
+    classes: Sequence[ClassVerdict]
     """Classes of difference that apply to at least one request."""
-    latencies: list[Difference]
+    latencies: Sequence[Difference]
     """Differences of latency, which are not part of the verdict; empty with fewer than 5 streamed
     requests."""
     both_failed: int
@@ -77,7 +59,7 @@ class ShadowDocument(Document):
     compared."""
     unreachable: int
     """Number of compared requests that B did not get, because it responded to nothing."""
-    mirror: MirrorCounts | None
+    mirror: LiveCounts | None
     """Requests of clients; null without `--listen`."""
     interrupted: str | None
     """What ended the run early; null if it is complete."""
@@ -85,27 +67,11 @@ class ShadowDocument(Document):
 
 def shadow_document(result: ShadowResult) -> ShadowDocument:
     run, verdict = result.run, result.verdict
-    return ShadowDocument(
-        schema_version=SCHEMA_VERSION,
-        kind="shadow",
-        targets={
-            "A": ShadowTarget(url=run.endpoints[0].url, model=run.endpoints[0].model),
-            "B": ShadowTarget(url=run.endpoints[1].url, model=run.endpoints[1].model),
-        },
-        as_sent=run.as_sent,
-        concurrency=run.concurrency,
-        seed=run.seed,
+    return ShadowDocument.of(
+        *(verdict, run, result),
+        targets=dict(zip("AB", run.endpoints, strict=True)),
         requests=result.total,
         compared=verdict.pairs,
-        repeated=verdict.repeated,
-        verdict=verdict.verdict,
         level=LEVEL,
-        classes=list(verdict.classes),
-        latencies=list(verdict.latencies),
-        both_failed=verdict.both_failed,
-        without_usage=verdict.without_usage,
-        sampled=verdict.sampled,
-        unreachable=verdict.unreachable,
-        mirror=MirrorCounts(**asdict(result.counts)) if result.counts is not None else None,
-        interrupted=result.interrupted or None,
+        mirror=result.counts,
     )

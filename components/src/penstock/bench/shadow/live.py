@@ -13,18 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from penstock.bench.shadow.client import Client, OutageError
-from penstock.bench.shadow.recording import Recording
 from penstock.bench.shadow.requests import (
     CHAT,
     COMPLETIONS,
     ShadowRequest,
-    WrongRequestError,
     parsed,
     request_of_client,
     sent_body,
 )
-from penstock.bench.shadow.response import ShadowResponse
+from penstock.bench.shadow.response import Recording, ShadowResponse
 from penstock.bench.shadow.run import LAG, Comparison, Pair
+from penstock.errors import InputError
 
 WAITING = 64  # most copies that wait for a worker
 PAUSE_S = 5.0  # without copies, after B was unreachable
@@ -44,19 +43,19 @@ class LiveRun(Comparison):
 
 @dataclass(kw_only=True)
 class LiveCounts:
-    """Numbers of requests."""
+    """Numbers of requests of clients."""
 
     forwarded: int = 0
-    """All that clients sent, of any path."""
+    """Requests that were forwarded to A, of any path."""
     selected: int = 0
     """Requests for inference of which B should get a copy."""
     skipped: int = 0
-    """Of these, those that B did not get: too many waited, they were too large, or B had just been
+    """Selected requests that B did not get, because too many waited, they were too large, or B was
     unreachable."""
     disconnected: int = 0
-    """Of these, those that the client ended."""
+    """Selected requests that the client ended."""
     unreadable: int = 0
-    """Of these, those whose body is no request, or whose response cannot be read."""
+    """Selected requests whose body or response cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +196,7 @@ class LiveComparison:
             return None
         try:
             request = request_of_client(parsed(exchange.body), str(self._next))
-        except WrongRequestError:
+        except InputError:
             return None
         if request.path != exchange.path:
             return None

@@ -1,7 +1,8 @@
 """A reverse proxy on loopback: forwards each request to A, and gives copies to `LiveComparison`.
 
 The client gets A's bytes as they arrive. Copies are made after A's response is complete, so that B
-cannot delay it.
+cannot delay it. The proxy ends after a number of requests, after a time, or with Ctrl-C. Copies and
+repeats that wait are then still sent while clients are served. A second Ctrl-C ends it at once.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 
 import aiohttp
 from aiohttp import web
@@ -24,8 +27,10 @@ from penstock.bench.methods.context_adapter import (
     error_response,
     forwarding_session,
 )
+from penstock.bench.run import INTERRUPTED
+from penstock.bench.shadow.client import both_connected
 from penstock.bench.shadow.live import Exchange, LiveComparison
-from penstock.bench.shadow.recording import Recording
+from penstock.bench.shadow.response import Recording
 from penstock.errors import PortInUseError, Problem
 
 # The proxy has already answered `Expect: 100-continue` itself.
@@ -33,8 +38,20 @@ NOT_FORWARDED = HOP | {"expect", "proxy-authorization"}
 LONGEST_HEADER = 2**16  # bytes; a server behind it may permit as much
 NOT_CONNECTED = "the connection was refused or failed"
 ENDED_EARLY = "the connection ended early"
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 STOP_S = 0.5  # for requests that are canceled
 OF_A = web.ResponseKey("of_a", frozenset)  # names of the headers that A sent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listen:
+    """Where the proxy listens, and for how long."""
+
+    host: str
+    port: int
+    """0 for any free port."""
+    duration_s: float | None
+    """None for no limit."""
 
 
 class _ClientGoneError(Exception):
@@ -42,9 +59,7 @@ class _ClientGoneError(Exception):
 
 
 @asynccontextmanager
-async def listening(
-    live: LiveComparison, host: str, port: int, *, drain_s: float
-) -> AsyncIterator[str]:
+async def listening(live: LiveComparison, listen: Listen, *, drain_s: float) -> AsyncIterator[str]:
     """The proxy's URL. PortInUseError. At the end, open responses have ``drain_s`` to end; after an
     exception, none."""
     url = live.run.endpoints[0].url
@@ -69,17 +84,17 @@ async def listening(
             max_field_size=LONGEST_HEADER,
         )
         await runner.setup()
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, listen.host, listen.port)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            message = f"cannot listen on {host}:{port}: {error.strerror or error}"
+            message = f"cannot listen on {listen.host}:{listen.port}: {error.strerror or error}"
             fix = "Choose another port; with port 0, any free port is used."
             problem = Problem(place="--listen", message=message, fix=fix)
             raise PortInUseError(problem) from None
         try:
-            yield f"http://{host}:{runner.addresses[0][1]}"
+            yield f"http://{listen.host}:{runner.addresses[0][1]}"
             await site.stop()
             await proxy.drain(drain_s)
         finally:
@@ -231,3 +246,63 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def mirror(live: LiveComparison, listen: Listen) -> str:
+    """Serve until the end; the results are in ``live``. Returns what ended it early; empty if
+    nothing did. PortInUseError."""
+    try:
+        asyncio.run(_mirror(live, listen))
+    except asyncio.CancelledError:
+        return INTERRUPTED
+    return ""
+
+
+async def _mirror(live: LiveComparison, listen: Listen) -> None:
+    run, ended = live.run, asyncio.Event()
+    async with AsyncExitStack() as opened:
+        connections = both_connected(run.endpoints, run.timeout_s)
+        first, second = await opened.enter_async_context(connections)
+        opened.enter_context(_signals(live, ended))  # also while the proxy ends
+        proxy = listening(live, listen, drain_s=run.timeout_s)
+        url = await opened.enter_async_context(proxy)
+        live.say(f"{url} forwards to {run.endpoints[0]}, with copies to {run.endpoints[1]}")
+        live.say("Ctrl-C ends the comparison and prints the verdict")
+        async with asyncio.TaskGroup() as tasks:
+            workers = [tasks.create_task(live.work(first, second)) for _ in range(run.concurrency)]
+            await _until_end(live, ended, listen.duration_s)
+            await live.finish()
+            for worker in workers:
+                worker.cancel()
+
+
+async def _until_end(live: LiveComparison, ended: asyncio.Event, duration_s: float | None) -> None:
+    waiting = [asyncio.create_task(ended.wait()), asyncio.create_task(live.until_enough())]
+    await asyncio.wait(waiting, timeout=duration_s, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()
+
+
+@contextmanager
+def _signals(live: LiveComparison, ended: asyncio.Event) -> Iterator[None]:
+    """The first signal sets ``ended``, the second one cancels this task. Signals that are ignored,
+    as `nohup` does, stay ignored."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def on_signal() -> None:
+        if ended.is_set() and task is not None:
+            task.cancel()
+        else:
+            live.say("ending: sending what waits; press Ctrl-C again to end at once")
+            ended.set()
+
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    used = [each for each, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in used:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        for number in used:
+            loop.remove_signal_handler(number)
+            signal.signal(number, before[number])

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.bench.compare_report import change_figures, changes_of
+from penstock.bench.run import INTERRUPTED
 from penstock.bench.shadow.compare import DifferenceClass
 from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.response import ShadowResponse
-from penstock.bench.shadow.run import INTERRUPTED, Comparison, Pair
+from penstock.bench.shadow.run import Comparison, Pair
 from penstock.bench.shadow.verdict import ClassVerdict, ShadowVerdict, Status, Verdict
 from penstock.errors import BenchError, LimitError, Problem, UndecidedError
 from penstock.reports import model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -76,14 +76,6 @@ class RequestFile:
     """SHA-256 of the file, in hexadecimal."""
 
 
-class WrongRequestError(Exception):
-    """A line or a body that is no request."""
-
-    def __init__(self, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.message, self.fix = message, fix
-
-
 def read_requests(path: Path) -> RequestFile:
     """All requests of the file. InputError with the line number for a line that is not a request,
     for an ID that occurs twice, and for a file without requests."""
@@ -95,17 +87,24 @@ def read_requests(path: Path) -> RequestFile:
         message = f"cannot be read: {error.strerror}"
         raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        number = data.count(b"\n", 0, error.start) + 1
         fix = "Save the file as UTF-8."
-        raise InputError(
-            Problem(file=str(path), line=line, message="is not UTF-8", fix=fix)
-        ) from None
+        problem = Problem(file=str(path), line=number, message="is not UTF-8", fix=fix)
+        raise InputError(problem) from None
     line_numbers: dict[str, int] = {}
     requests = []
-    for number, request in _numbered(path, text):
-        if request.id in line_numbers:
-            message = f"custom_id {request.id!r} is also that of line {line_numbers[request.id]}"
-            raise _wrong(path, number, message, "Give every request another custom_id.")
+    # Not `splitlines`, which also splits at characters that JSON permits in strings.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            request = request_of(parsed(line), str(number))
+            if request.id in line_numbers:
+                other = f"custom_id {request.id!r} is also that of line {line_numbers[request.id]}"
+                raise _wrong(other, "Give every request another custom_id.")
+        except InputError as error:
+            (problem,) = error.problems
+            raise InputError(replace(problem, file=str(path), line=number)) from None
         line_numbers[request.id] = number
         requests.append(request)
     if not requests:
@@ -114,33 +113,23 @@ def read_requests(path: Path) -> RequestFile:
     return RequestFile(requests=tuple(requests), digest=hashlib.sha256(data).hexdigest())
 
 
-def _numbered(path: Path, text: str) -> Iterator[tuple[int, ShadowRequest]]:
-    # Not `splitlines`, which also splits at characters that JSON permits in strings.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield number, request_of(parsed(line), str(number))
-            except WrongRequestError as wrong:
-                raise _wrong(path, number, wrong.message, wrong.fix) from None
-
-
-def _wrong(path: Path, line: int, message: str, fix: str) -> InputError:
-    return InputError(Problem(file=str(path), line=line, message=message, fix=fix))
+def _wrong(message: str, fix: str) -> InputError:
+    return InputError(Problem(message=message, fix=fix))
 
 
 def parsed(line: str | bytes) -> object:
-    """WrongRequestError if it is not JSON."""
+    """InputError if it is not JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         fix = "Write each request as one line of JSON."
-        raise WrongRequestError(f"is not JSON: {error}", fix) from None
+        raise _wrong(f"is not JSON: {error}", fix) from None
 
 
 def request_of_client(value: object, number: str) -> ShadowRequest:
     """A body that a client sent. It is not in the Batch format."""
     if not isinstance(value, dict):
-        raise WrongRequestError("is not a JSON object", "Send a JSON object.")
+        raise _wrong("is not a JSON object", "Send a JSON object.")
     return ShadowRequest(id=number, path=_path_of(value), body=value)
 
 
@@ -149,19 +138,19 @@ def request_of(value: object, number: str) -> ShadowRequest:
     if not isinstance(value, dict):
         fix = 'Write a JSON object such as {"messages": [...]}.'
         kind = "null" if value is None else f"a JSON {JSON_TYPES[type(value)]}"
-        raise WrongRequestError(f"is {kind}, not an object", fix)
+        raise _wrong(f"is {kind}, not an object", fix)
     if not value.keys() >= {"url", "body"}:
         return ShadowRequest(id=number, path=_path_of(value), body=value)
     body = value["body"]
     if unknown := sorted(value.keys() - BATCH):
         fix = "Use the keys custom_id, method, url and body."
-        raise WrongRequestError(f"unknown key {unknown[0]!r} in a line with url and body", fix)
+        raise _wrong(f"unknown key {unknown[0]!r} in a line with url and body", fix)
     if not isinstance(body, dict):
-        raise WrongRequestError("body is not an object", "Write the request body as an object.")
+        raise _wrong("body is not an object", "Write the request body as an object.")
     path, url = _path_of(body), value["url"]
     if url != path:
         fix = f"Set url to {CHAT} for messages, or to {COMPLETIONS} for a prompt."
-        raise WrongRequestError(f"url is {url!r}, but the body is a request to {path}", fix)
+        raise _wrong(f"url is {url!r}, but the body is a request to {path}", fix)
     return ShadowRequest(id=str(value.get("custom_id") or number), path=path, body=body)
 
 
@@ -176,9 +165,7 @@ def _path_of(body: Mapping[str, Any]) -> str:
         message = "messages is not a list with at least one message"
     elif "prompt" in body:
         message = "prompt is empty, or neither text nor a list"
-    raise WrongRequestError(
-        message, "Add messages for a chat request, or a prompt for a completion."
-    )
+    raise _wrong(message, "Add messages for a chat request, or a prompt for a completion.")
 
 
 def sent_body(request: ShadowRequest, *, model: str | None, as_sent: bool) -> dict[str, Any]:

@@ -1,15 +1,26 @@
-"""One response of an endpoint, and how it is assembled from a stream or from one document."""
+"""One response of an endpoint, assembled from a stream as its bytes arrive, or from one document.
+
+`Recording` keeps what a client got through the proxy while it passes.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import httpx
 
 REJECTED = frozenset({400, 404, 413, 422})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 DETAIL_CHARACTERS = 300
+LONGEST_LINE = 2**26  # bytes of one event; a response that never ends must not fill the memory
+EVENTS = "text/event-stream"
+MOST_BYTES = 2**26  # of a response that is compared; longer ones only pass
+ENCODINGS = frozenset({"gzip", "deflate"})  # that httpx reads without another package
+LAST_BYTES = 64  # of a stream, among which `[DONE]` is sought
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,3 +170,133 @@ def _text(value: object) -> str:
 
 def _count(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class StreamReader:
+    """Server-sent events of one completion; comments are skipped. Times in seconds since the
+    request was sent."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._assembler = Assembler()
+        self._rest = b""
+
+    def feed(self, data: bytes, at_s: float) -> None:
+        """The next bytes. BrokenResponseError for an event that is none of a completion."""
+        # Not `splitlines` of the text, which also splits at characters that JSON permits.
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._add(line, at_s)
+        if len(self._rest) > LONGEST_LINE:
+            raise BrokenResponseError("an event of the stream is too long")
+
+    def response(self, e2e_s: float) -> ShadowResponse:
+        """After the last bytes. BrokenResponseError if the stream is incomplete."""
+        self._add(self._rest, e2e_s)
+        if not self.is_complete and not self._assembler.finish_reason:
+            raise BrokenResponseError("the stream ended early")
+        return self._assembler.response(e2e_s, is_stream=True)
+
+    def _add(self, line: bytes, at_s: float) -> None:
+        text = line.decode(errors="replace")
+        if text.startswith("event:") and text.removeprefix("event:").strip() == "error":
+            raise BrokenResponseError("an error in the stream")
+        if self.is_complete or not text.startswith("data:"):
+            return
+        data = text.removeprefix("data:").strip()
+        if data == "[DONE]":
+            self.is_complete = True
+        else:
+            self._assembler.add(_parsed(data), at_s)
+
+
+def is_stream(content_type: str) -> bool:
+    """BrokenResponseError for a type that no completion has."""
+    kind = content_type.split(";", maxsplit=1)[0].strip().lower()
+    if kind not in (EVENTS, "application/json"):
+        raise BrokenResponseError(f"the response is {kind or 'without a type'}, not JSON")
+    return kind == EVENTS
+
+
+def document(data: bytes, e2e_s: float) -> ShadowResponse:
+    """A response that is not streamed. BrokenResponseError if it is no completion."""
+    assembler = Assembler()
+    assembler.add(_parsed(data.decode(errors="replace")), e2e_s)
+    return assembler.response(e2e_s, is_stream=False)
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BrokenResponseError("the response is not JSON") from None
+
+
+class Recording:
+    """One response. It is read only after its end, so that reading does not delay the client."""
+
+    def __init__(self) -> None:
+        self.is_readable = True
+        """Whether it can be compared: not if it is very long, or compressed in a rare form."""
+        self._status = 0
+        self._content_type = self._encoding = self._error = ""
+        self._began = self._ended = time.monotonic()
+        self._parts: list[tuple[float, bytes]] = []
+        self.size = 0
+        """Bytes of its body."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last part ends a stream; some clients then close the connection at once."""
+        return bool(self._parts) and b"[DONE]" in self._parts[-1][1][-LAST_BYTES:]
+
+    def began(self) -> None:
+        """The request is sent now."""
+        self._began = time.monotonic()
+
+    def started(self, status: int, headers: Mapping[str, str]) -> None:
+        self._status = status
+        self._content_type = headers.get("Content-Type", "")
+        self._encoding = headers.get("Content-Encoding", "").replace("identity", "")
+        self.is_readable = self._encoding in ("", *ENCODINGS)
+
+    def add(self, part: bytes) -> None:
+        self._ended = time.monotonic()
+        self.size += len(part)
+        self.is_readable = self.is_readable and self.size <= MOST_BYTES
+        if self.is_readable:
+            self._parts.append((self._ended - self._began, part))
+        else:
+            self._parts.clear()
+
+    def failed(self, error: str) -> None:
+        """``error``: why there is no complete response."""
+        self._error, self._ended = error, time.monotonic()
+
+    def response(self) -> ShadowResponse:
+        """As `Client.send` returns it."""
+        took_s = self._ended - self._began
+        if self._error:
+            return failed(self._error, took_s)
+        try:
+            if self._status != 200:
+                return refused(self._status, self._body(), took_s)
+            if not is_stream(self._content_type):
+                return document(self._body(), took_s)
+            reader = StreamReader()
+            if self._encoding:
+                reader.feed(self._body(), took_s)
+                return replace(reader.response(took_s), ttft_ms=None, itl_ms=None)
+            for at_s, part in self._parts:
+                reader.feed(part, at_s)
+            return reader.response(took_s)
+        except BrokenResponseError as broken:
+            return failed(str(broken), took_s)
+
+    def _body(self) -> bytes:
+        data = b"".join(part for _, part in self._parts)
+        headers = {"content-encoding": self._encoding} if self._encoding else {}
+        try:
+            return httpx.Response(200, headers=headers, content=data).content
+        except httpx.DecodingError:
+            raise BrokenResponseError(f"the response is not {self._encoding}") from None

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from penstock.bench.shadow.client import Client, OutageError, ShadowEndpoint, connected
+from penstock.bench.run import INTERRUPTED
+from penstock.bench.shadow.client import Client, OutageError, ShadowEndpoint, both_connected
 from penstock.bench.shadow.requests import ShadowRequest, sent_body
 from penstock.bench.shadow.response import ShadowResponse
 
-INTERRUPTED = "interrupted"
 LAG = 32  # requests between a request to A and its repeat
 Endpoints = tuple[ShadowEndpoint, ShadowEndpoint]
 
@@ -99,12 +98,7 @@ def steps(run: ShadowRun) -> Iterator[tuple[ShadowRequest, bool]]:
 async def _send(
     run: ShadowRun, pairs: MutableMapping[str, Pair], keep: Callable[[Pair], None]
 ) -> None:
-    async with AsyncExitStack() as opened:
-        first, second = [
-            await opened.enter_async_context(connected(endpoint, run.timeout_s))
-            for endpoint in run.endpoints
-        ]
-
+    async with both_connected(run.endpoints, run.timeout_s) as (first, second):
         has_pair = {each.id: asyncio.Event() for each in run.requests}
 
         def store(pair: Pair) -> None:

@@ -58,14 +58,14 @@ def _is_flagged(key: str, component: Component, *, otherwise: bool) -> bool:
 
 def _as_overrides(fix: Fix, component: Component) -> Fix:
     """TensorRT-LLM's keys that an override sets: a change in the file would have no effect."""
-    for key, value in fix.config.items():
+    for key, setting in fix.config.items():
         location = _location_of(key, component)
         if location is None or location.what not in ("args", "env"):
             continue
         name = str(location.path[0])
         if name.startswith((DOTTED, f"--{OVERRIDE}")) or name == OVERRIDE_VARIABLE:
             config = {k: v for k, v in fix.config.items() if k != key}
-            fix = fix.and_also(f"Set `{key}` to {value} in `{name}`.")
+            fix = fix.and_also(f"Set `{key}` to {setting} in `{name}`.")
             fix = replace(fix, config=config, graph={})
     return fix
 
@@ -88,41 +88,41 @@ def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:
     flags: list[str] = []
     steps: list[str] = []
     rewritten: dict[str, Any] = {}
-    rest = {key: value for key, value in fix.config.items() if key not in flagged}
-    for key, value in fix.config.items():
+    rest = {key: setting for key, setting in fix.config.items() if key not in flagged}
+    for key, setting in fix.config.items():
         if key in rest:
             continue
         head, _, inner = key.partition(".")
         if inner and head in sections:
             rewritten.setdefault(head, copy.deepcopy(sections[head]))
-            _change(rewritten[head], inner.split("."), value)
+            _change(rewritten[head], inner.split("."), setting)
             continue
         negative = f"--no-{key}"
-        if value is False and negative in known:
+        if setting is False and negative in known:
             flags.append(negative)
-        elif value is None or value is False or isinstance(value, list):
-            steps.append(f"Set `--{key}` to {value}." if value else f"Remove `--{key}`.")
+        elif setting is None or setting is False or isinstance(setting, list):
+            steps.append(f"Set `--{key}` to {setting}." if setting else f"Remove `--{key}`.")
         else:
-            text = json.dumps(value) if isinstance(value, Mapping) else str(value)
-            flags += [f"--{key}"] if value is True else [f"--{key}", text]
-    for head, value in rewritten.items():
-        flags += [f"--{head}", json.dumps(value)]
+            text = json.dumps(setting) if isinstance(setting, Mapping) else str(setting)
+            flags += [f"--{key}"] if setting is True else [f"--{key}", text]
+    for head, setting in rewritten.items():
+        flags += [f"--{head}", json.dumps(setting)]
     graph = fix.graph if len(rest) == len(fix.config) else {}
     fix = fix.and_also(*steps)
     return replace(fix, config=rest, graph=graph, args=(*fix.args, *flags))
 
 
-def _change(section: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set the value at a path of keys, or remove it if ``value`` is None."""
+def _change(section: dict[str, Any], path: Sequence[str], setting: Any) -> None:
+    """Set the value at a path of keys, or remove it if ``setting`` is None."""
     step, *rest = path
     if rest:
         below = section.setdefault(step, {})
         if isinstance(below, dict):
-            _change(below, rest, value)
-    elif value is None:
+            _change(below, rest, setting)
+    elif setting is None:
         section.pop(step, None)
     else:
-        section[step] = value
+        section[step] = setting
 
 
 def _as_keys(
@@ -136,16 +136,16 @@ def _as_keys(
     """The other keys by the name that the file uses: `no-x`, `expert-parallel-size`."""
     config: dict[str, Any] = {}
     steps: list[str] = []
-    for key, value in fix.config.items():
+    for key, setting in fix.config.items():
         negative = f"no-{key}"
         if key in flagged:
-            config[key] = value
-        elif value is None and not accepts_null:
+            config[key] = setting
+        elif setting is None and not accepts_null:
             steps.append(f"Remove `{key}`.")
-        elif isinstance(value, bool) and _key(location).replace("_", "-") == negative:
-            config[negative] = not value
+        elif isinstance(setting, bool) and _key(location).replace("_", "-") == negative:
+            config[negative] = not setting
         else:
-            config[_name(key, component)] = value
+            config[_name(key, component)] = setting
     return replace(fix.and_also(*steps), config=config)
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
-from penstock.checks.files.place import Place
-from penstock.checks.files.yaml_text import Path, dump, put, steps_of
-from penstock.checks.finding import Fix
-from penstock.engines.settings import Location
+from penstock.checks.files.place import Place, dump, put
+from penstock.checks.finding import Fix, steps_of
+from penstock.engines.settings import Location, Path
 from penstock.graph.load import LoadedGraph
 from penstock.graph.origin import origin
 from penstock.graph.renamed_keys import as_written
@@ -119,8 +118,8 @@ class GraphFile:
 
     def _paste_settings(self, tree: dict[str, Any], fix: Fix, location: Location) -> None:
         place = self.locate(location).path
-        for key, value in fix.config.items():
-            put(tree, _config_path(key, location, place, is_renamed=bool(fix.replaces)), value)
+        for key, setting in fix.config.items():
+            put(tree, _config_path(key, location, place, is_renamed=bool(fix.replaces)), setting)
         for name, text in fix.env.items():
             if text is not None:
                 put(tree, [location.component, "env", name], text)
@@ -148,10 +147,10 @@ def _with_the_graphs_key(fix: Fix) -> Fix:
     """The text names the key that the YAML sets, instead of the flag or variable behind it."""
     if len(fix.graph) != 1:
         return fix
-    ((path, value),) = fix.graph.items()
+    ((path, setting),) = fix.graph.items()
     text = fix.text
     if fix.args:
-        text = text.replace(f"{fix.args[0]} {value}", f"{path}: {value}")
+        text = text.replace(f"{fix.args[0]} {setting}", f"{path}: {setting}")
     for name in fix.env:
         text = text.replace(name, path)
     return replace(fix, text=text)

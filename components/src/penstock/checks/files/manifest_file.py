@@ -10,10 +10,9 @@ from shlex import join
 from typing import Any
 
 from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
-from penstock.checks.files.place import Place
-from penstock.checks.files.yaml_text import Path, dump, put, steps_of
-from penstock.checks.finding import Fix
-from penstock.engines.settings import Location
+from penstock.checks.files.place import Place, dump, put
+from penstock.checks.finding import Fix, steps_of
+from penstock.engines.settings import Location, Path
 from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.documents import Cursor
 from penstock.manifests.engine_files import ENGINE_FILE
@@ -260,8 +259,8 @@ class ManifestFile:
         if fix.args and any(launch.shell for launch in component.launches):
             return replace(fix.and_also(f"Set `{join(fix.args)}` in the launch script."), args=())
         if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
-            name, value = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
-            return replace(fix, args=(), env={**fix.env, name: value})
+            name, text = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
+            return replace(fix, args=(), env={**fix.env, name: text})
         if existing := replaced_flag(fix, component):
             fix = fix.and_also(f"Replace the existing `{existing}`.")
             return replace(fix, replaces=existing)
@@ -278,8 +277,8 @@ class ManifestFile:
     def paste(self, fix: Fix, location: Location) -> str:
         """A part for each object that changes, below a comment that names the object."""
         config: dict[str, Any] = {}
-        for key, value in fix.config.items():
-            put(config, self._as_spelled(key, location), value)
+        for key, setting in fix.config.items():
+            put(config, self._as_spelled(key, location), setting)
         deployment: dict[str, Any] = {}
         for key, value in fix.deployment.items():
             put(deployment, steps_of(key), value)

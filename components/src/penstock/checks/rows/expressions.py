@@ -199,18 +199,6 @@ class _Translator(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         return ast.IfExp(self.truth(node.test), self.visit(node.body), self.visit(node.orelse))
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
-        return self._comprehension(node)
-
-    def visit_SetComp(self, node: ast.SetComp) -> ast.expr:
-        return self._comprehension(node)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
-        return self._comprehension(node)
-
-    def visit_DictComp(self, node: ast.DictComp) -> ast.expr:
-        return self._comprehension(node)
-
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
     ) -> ast.expr:
@@ -226,6 +214,9 @@ class _Translator(ast.NodeTransformer):
             node.elt = self.visit(node.elt)
         self.names = outer
         return node
+
+    # The names that NodeTransformer calls.
+    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension  # noqa: N815
 
 
 def _is_sure(node: ast.expr) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -137,12 +138,12 @@ def _of_known(function: Callable[..., Any]) -> Callable[..., Any]:
     return known
 
 
+OF_KNOWN: tuple[Any, ...] = (
+    *(len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate, math.gcd),
+)
 # Functions of Python that expressions may call. The first ones return None if an argument is None.
 BUILTINS: dict[str, Any] = {
-    **{
-        function.__name__: _of_known(function)
-        for function in (len, min, max, abs, sum, sorted, round, int, float, range, zip, enumerate)
-    },
+    **{function.__name__: _of_known(function) for function in OF_KNOWN},
     **{function.__name__: function for function in (str, bool, tuple, list, dict, set)},
     "isinstance": is_instance,
     "any": any_element,

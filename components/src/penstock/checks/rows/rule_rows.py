@@ -60,7 +60,7 @@ ALWAYS_KNOWN = (
     *("deployment", "model", "gpu", "ENGINES", "workers_of", "pairs_of", "components_of"),
     *("is_set", "key_of", "Location", "Fix", "Level", "Versions"),
 )
-HEAD = "from penstock.checks.rows.runtime import *\nuse_facts(globals(), {facts!r})\n"
+HEAD = "from penstock.checks.rows.load import use_facts\nuse_facts(globals(), {facts!r})\n"
 
 
 @dataclass
@@ -112,9 +112,9 @@ class _Writer:
         self.add(f"{name} = {self.value('let', rest.pop(name))}")
         self.bind({name})
 
-    def value(self, key: str, value: Any) -> str:
+    def value(self, key: str, source: Any) -> str:
         """The source of an expression; a value that is not a text is a constant."""
-        return self.compile(key, compiled, value) if isinstance(value, str) else repr(value)
+        return self.compile(key, compiled, source) if isinstance(source, str) else repr(source)
 
     def template(self, key: str, text: str) -> str:
         return self.compile(key, compiled_template, text)
@@ -168,13 +168,13 @@ class _Writer:
         pairs = (f"{self.template(key, k)}: {self._written(key, v)}" for k, v in changes.items())
         return f"{{{', '.join(pairs)}}}"
 
-    def _written(self, key: str, value: Any) -> str:
+    def _written(self, key: str, setting: Any) -> str:
         """The value that a fix sets: `=EXPRESSION`; any other text is a template."""
-        if not isinstance(value, str):
-            return repr(value)
-        if value.startswith("="):
-            return self.compile(key, compiled, value[1:])
-        return self.template(key, value)
+        if not isinstance(setting, str):
+            return repr(setting)
+        if setting.startswith("="):
+            return self.compile(key, compiled, setting[1:])
+        return self.template(key, setting)
 
     def _place(self, at: Mapping[str, str] | str) -> str:
         if isinstance(at, str):

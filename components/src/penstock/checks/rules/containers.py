@@ -11,6 +11,7 @@ from typing import Any
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
+from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -21,15 +22,8 @@ NVIDIA_IMAGE = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/")
 NON_ROOT_SINCE = (0, 7)  # dynamo#3935: they run as user 1000
 # Folders that exist in NVIDIA's images of 0.4 to 1.6, or that every container has.
 IMAGE_FOLDERS = (
-    *(
-        "/workspace",
-        "/opt/dynamo",
-        "/opt/nvidia",
-        "/opt/venv",
-        "/opt/conda",
-        "/app",
-        "/sgl-workspace",
-    ),
+    *("/workspace", "/opt/dynamo", "/opt/nvidia", "/opt/venv", "/opt/conda", "/app"),
+    "/sgl-workspace",
     *("/usr", "/home", "/root", "/etc", "/var", "/dev", "/run", "/proc", "/sys", "/mnt"),
     "/tmp",  # noqa: S108  a folder of the container
 )
@@ -88,9 +82,9 @@ def processes(deployment: ServingDeployment) -> Iterator[Process]:
             )
 
 
-def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+def mappings(entries: Any) -> Iterator[Mapping[str, Any]]:
     """The items of a list that are mappings."""
-    for item in value if isinstance(value, list) else ():
+    for item in entries if isinstance(entries, list) else ():
         if isinstance(item, Mapping):
             yield item
 
@@ -117,10 +111,10 @@ def is_plain_path(text: str) -> bool:
 
 def truth(text: str | None) -> bool | None:
     """A boolean variable as Dynamo reads it; None if it is unset or neither."""
-    value = (text or "").strip().lower()
-    if value in ("1", "true", "yes", "on"):
+    word = (text or "").strip().lower()
+    if word in ("1", "true", "yes", "on"):
         return True
-    return False if value in ("0", "false", "no", "off") else None
+    return False if word in ("0", "false", "no", "off") else None
 
 
 def plain_variables(container: Container) -> dict[str, str]:
@@ -133,12 +127,29 @@ def plain_variables(container: Container) -> dict[str, str]:
     return variables
 
 
+def number_of(text: Any) -> float | None:
+    """A number that is written as text; None for any other text, and for NaN."""
+    try:
+        number = float(str(text))
+    except ValueError:
+        return None
+    return number if number == number else None
+
+
+def resources_of(pod: Pod) -> tuple[Cursor, Cursor]:
+    """The `resources` of the main container, and those of a v1alpha1 service."""
+    return pod.containers[0].cursor["resources"], pod.resources
+
+
+def security_context(pod: Pod) -> Mapping[str, Any]:
+    """That of the main container."""
+    return as_mapping(pod.containers[0].cursor["securityContext"].value)
+
+
 def runs_as_root(pod: Pod) -> bool | None:
     """Whether the main container does: by its security context, that of the pod, or the image.
     None if the user of the image is not known."""
-    of_container = pod.containers[0].cursor["securityContext"].value
-    for context in (of_container, pod.spec.get("securityContext")):
-        security = as_mapping(context)
+    for security in (security_context(pod), as_mapping(pod.spec.get("securityContext"))):
         if security.get("runAsUser") is not None:
             return bool(security["runAsUser"] == 0)
         if security.get("runAsNonRoot") is True:

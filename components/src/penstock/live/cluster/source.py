@@ -6,20 +6,23 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.progress import Observation, OwnObjects, progress_of, read_objects
+from penstock.cluster.release import Release, read_installed, require_installed
+from penstock.cluster.status import HTTP_PORT, frontend_port
+from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.errors import ClusterError, PenstockError
 from penstock.helm import ReleaseTarget
 from penstock.live.cluster.events import changes, events_of, history, merged
-from penstock.live.cluster.read import ReleaseReader, rule
-from penstock.live.cluster.state import PodReplica, ReleaseState
+from penstock.live.cluster.state import PodReplica, ReleaseState, replicas_of, role_of
 from penstock.live.model import LiveSnapshot, WorkerView
-from penstock.live.scrape import Scrape, Scrapes, metrics_of
-from penstock.live.snapshot import snapshot, stopped
+from penstock.live.scrape import Scraper, Scrapes
+from penstock.live.snapshot import ORDER, snapshot, stopped
 from penstock.local.events import Event
 from penstock.local.load import IN_FLIGHT, WORKER_REQUESTS
 from penstock.local.reconcile import ReplicaState
@@ -30,90 +33,134 @@ MOST = 16  # requests at the same time; the API server limits those of a user
 WAIT_S = 10.0  # for all pods of one scrape; each request has the time limit of the connection
 PATH = "metrics"
 
-Read = Callable[[str, int, str], str]  # pod, port, path → text; raises ClusterError
-
-
-class PodScraper:
-    """``read``: a blocking request to a pod. ``clock``: monotonic seconds."""
-
-    def __init__(self, read: Read, clock: Callable[[], float] = time.monotonic) -> None:
-        self._read, self.clock = read, clock
-        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="scrape")
-        self._open: dict[str, asyncio.Future[Scrape | None]] = {}
-        self._refused: ForbiddenError | None = None
-        self.forbidden: ForbiddenError | None = None
-        """Of the last scrape: the user may not use the proxy."""
-
-    async def scrape(self, pods: Iterable[PodReplica]) -> dict[str, Scrape | None]:
-        """By key; None for a pod that has not responded."""
-        self._refused = None
-        loop = asyncio.get_running_loop()
-        for pod in pods:
-            if pod.has_metrics and pod.key not in self._open:
-                self._open[pod.key] = loop.run_in_executor(self._threads, self._scrape, pod)
-        if not self._open:
-            self.forbidden = None
-            return {}
-        done, _ = await asyncio.wait(self._open.values(), timeout=WAIT_S)
-        self.forbidden = self._refused
-        asked = self._open
-        self._open = {key: future for key, future in asked.items() if future not in done}
-        return {key: f.result() if f in done else None for key, f in asked.items()}
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _scrape(self, pod: PodReplica) -> Scrape | None:
-        try:
-            text = self._read(pod.name, pod.port or 0, PATH)
-            return Scrape(at_s=self.clock(), metrics=metrics_of(text))
-        except ForbiddenError as error:
-            self._refused = error
-        except (ClusterError, ValueError):  # a pod that ends, hangs, or has no metrics
-            pass
-        return None
-
-
 TIMEOUT_S = 3.0  # of one request to the API server
 STATE_S = 2.0  # between two reads of the state
 PODS_PER_S = 20  # scraped at most, on average: the API server passes on every response
 EVENTS = 100  # that a view shows
 UNREACHABLE = "unreachable"
+RELEASE_S = 10.0  # between two reads of Helm's record, which costs more than a list of pods
+EVENTS_S = 4.0  # between two lists of all events of the namespace
+
+
+def rule(resource: str, verb: str) -> str:
+    """The rule of a Role, as an imperative."""
+    return (
+        f'add the rule {{apiGroups: [""], resources: ["{resource}"], verbs: ["{verb}"]}} to the '
+        "Role of the kubeconfig's user"
+    )
+
+
+@dataclass
+class ReleaseReader:
+    """Blocking; one read at a time."""
+
+    api: Api
+    target: ReleaseTarget
+    url: str | None = None
+    events: tuple[tuple[Object, str], ...] = ()
+    """About the release's objects, each with its component, as last listed."""
+    events_error: ForbiddenError | None = None
+    _own: OwnObjects = field(init=False)
+    _release: Release | None = field(default=None)
+    _release_at_s: float = float("-inf")
+    _events_at_s: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self._own = OwnObjects(self.api, self.target)
+
+    def first(self) -> None:
+        """Raises ClusterError if the release is not installed."""
+        self._release = require_installed(self.target, self.api)
+
+    def read(self, now_s: float) -> ReleaseState | None:
+        """The current state; None if the release is not installed any more. ``now_s``: monotonic.
+
+        Raises ClusterError: ForbiddenError if the user may not list pods.
+        """
+        if now_s - self._release_at_s >= RELEASE_S or self._release is None:
+            self._release = read_installed(self.target, self.api)
+            self._release_at_s = now_s
+        release = self._release
+        if release is None or release.revision.is_uninstalled:
+            return None
+        pods = self._pods()
+        self._own.add_pods(pods)
+        self._read_events(now_s)
+        manifests = [o for o in release.objects if o["kind"] in WORKLOAD_KINDS]
+        live = tuple(
+            content
+            for _, content in read_objects(self.api, manifests)
+            if not isinstance(content, ForbiddenError)
+        )
+        events = tuple(event for event, _ in self.events)
+        forbidden = self._own.forbidden
+        observation = Observation(live=live, pods=pods, events=events, forbidden=forbidden)
+        progress = progress_of(release.objects, observation)
+        components = {
+            name: workload
+            for name, workload in workloads((*release.objects, *live)).items()
+            if role_of(workload) in ORDER
+        }
+        port = frontend_port(release) if FRONTEND in components else HTTP_PORT
+        desired = {p.name: p.desired for p in progress.pools if p.name in components}
+        return ReleaseState(
+            source=f"{self.target.name} (namespace {self.target.namespace})",
+            phase="ready" if progress.is_done else "updating",
+            endpoint=self.url,
+            desired_replicas=desired,
+            replicas=replicas_of(pods, components, port),
+            progress=progress,
+        )
+
+    def _pods(self) -> tuple[Object, ...]:
+        try:
+            return tuple(self.api.list("Pod", f"{POD_GRAPH}={self.target.name}"))
+        except ForbiddenError as error:
+            (problem,) = error.problems
+            fix = f"{rule('pods', 'list').capitalize()}."
+            raise ForbiddenError(replace(problem, fix=fix)) from None
+
+    def _read_events(self, now_s: float) -> None:
+        if now_s - self._events_at_s < EVENTS_S:
+            return
+        self._events_at_s = now_s
+        self._own.forbidden.clear()
+        try:
+            listed, self.events_error = self.api.list("Event"), None
+        except ForbiddenError as error:
+            self.events, self.events_error = (), error
+            return
+        causes = (
+            (event, self._own.component(event.get("involvedObject") or {})) for event in listed
+        )
+        self.events = tuple((event, name) for event, name in causes if name is not None)
 
 
 class ClusterGraph:
     """A release. ClusterError if it is not installed or the cluster cannot be reached; later, the
     API server may go away and come back, and the release may be uninstalled.
 
-    ``url``: base URL of its endpoint, for the chat. ``clock``: seconds since 1970.
+    ``url``: base URL of its endpoint, for the chat.
     """
 
-    def __init__(
-        self,
-        reader: ReleaseReader,
-        scraper: PodScraper | None = None,
-        clock: Callable[[], float] = time.time,
-        state_s: float = STATE_S,
-    ) -> None:
-        self._reader, self._clock, self._state_s = reader, clock, state_s
-        self._scraper = scraper or PodScraper(reader.api.get_from_pod)
-        self._scrapes = Scrapes()
+    def __init__(self, target: ReleaseTarget, url: str | None = None) -> None:
+        api = Api.connect(target)
+        api.timeout_s = TIMEOUT_S
+        self._reader, self._state_s = ReleaseReader(api, target, url), STATE_S
+        self._scraper, self._scrapes = Scraper(self._metrics, wait_s=WAIT_S), Scrapes()
+        self._threads = ThreadPoolExecutor(MOST, thread_name_prefix="scrape")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
+        self._refused: ForbiddenError | None = None
+        self._forbidden: ForbiddenError | None = None
+        """Of the last scrape: the user may not use the proxy."""
         self._own_events: deque[Event] = deque(maxlen=EVENTS)
         self._error: PenstockError | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun: dict[str, float] = {}
         self._last: LiveSnapshot | None = None
-        reader.first()
+        self._reader.first()
         self._state: ReleaseState | None = None
-        self._take(reader.read(time.monotonic()))
-
-    @classmethod
-    def connect(cls, target: ReleaseTarget, url: str | None = None) -> ClusterGraph:
-        """Raises ClusterError."""
-        api = Api.connect(target)
-        api.timeout_s = TIMEOUT_S
-        return cls(ReleaseReader(api, target, url))
+        self._take(self._reader.read(time.monotonic()))
 
     @property
     def chat_url(self) -> str | None:
@@ -139,8 +186,9 @@ class ClusterGraph:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._scraper.close()
+        await self._scraper.close()
+        for threads in (self._thread, self._threads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, name: str, every_s: float, run: Callable[[], object]) -> None:
         now, task = self._scraper.clock(), self._tasks.get(name)
@@ -164,22 +212,33 @@ class ClusterGraph:
     def _take(self, state: ReleaseState | None) -> None:
         if state is not None:
             before = self._state
-            new = history(state) if before is None else changes(before, state, self._clock())
+            new = history(state) if before is None else changes(before, state, time.time())
             self._own_events.extend(new)
         self._state = state
 
     async def _scrape(self) -> None:
         if self._state is None:
             return
+        self._refused = None
         scrapes = await self._scraper.scrape(self._state.replicas)
-        if not any(scrapes.values()) and self._scraper.forbidden is None:
+        self._forbidden = self._refused
+        if not any(scrapes.values()) and self._forbidden is None:
             # Do the pods not respond, or the API server?
             await self._read_state()
         if self._error is None and self._state is not None:
             self._scrapes.add(scrapes, [pod.key for pod in self._state.replicas])
 
+    async def _metrics(self, pod: PodReplica) -> str:
+        read, loop = self._reader.api.get_from_pod, asyncio.get_running_loop()
+        try:
+            port = pod.system_port or 0
+            return await loop.run_in_executor(self._threads, read, pod.name, port, PATH)
+        except ForbiddenError as error:
+            self._refused = error
+            raise
+
     def _snapshot(self) -> LiveSnapshot:
-        now_s = self._clock()
+        now_s = time.time()
         if self._error is not None and self._last is not None:
             clock = time.strftime("%H:%M:%S", time.localtime(self._last.time_s))
             problem = self._error.problems[0]
@@ -221,7 +280,7 @@ class ClusterGraph:
             yield f"not ready: {state.progress.waiting_for}"
         yield from map(str, state.progress.diagnoses)
         yield from state.progress.forbidden
-        is_forbidden = self._scraper.forbidden is not None
+        is_forbidden = self._forbidden is not None
         if is_forbidden:
             fix = rule("pods/proxy", "get")
             yield f"no metrics: the user may not get pods/proxy. Fix: {fix}"

@@ -26,7 +26,6 @@ def seconds_of(text: object) -> float | None:
 SYSTEM_PORT = 9090
 # Only the first pod of a replica on several nodes serves metrics. LeaderWorkerSet numbers the pods.
 WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
-ALIVE = (ReplicaState.READY, ReplicaState.UNHEALTHY, ReplicaState.DRAINING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +39,17 @@ class PodReplica:
     key: str
     """The pod's UID and its number of restarts, because a container starts its counters at 0."""
     restarts: int
-    port: int | None
-    """Of its metrics; None if it serves none."""
+    system_port: int | None
+    """Of its metrics, also of a frontend; None if it serves none."""
     ended: str
     """How its container ended the last time, such as `exit code 137 (OOMKilled)`; "" if never."""
     ended_at_s: float | None
     ready_at_s: float | None
     """When it became ready; None if it is not."""
     worker_id: str | None = None
+    port: int | None = None
     pid: int | None = None
     is_substitute: bool = False
-
-    @property
-    def has_metrics(self) -> bool:
-        """Whether it should respond to a scrape."""
-        return self.port is not None and self.state in ALIVE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +97,7 @@ def _replica(pod: Object, workload: Workload, frontend_port: int) -> PodReplica:
         state=_state(pod),
         key=f"{metadata['uid']} {count}",
         restarts=count,
-        port=_port(pod, role, frontend_port),
+        system_port=_port(pod, role, frontend_port),
         ended=_text(ended) if ended else "",
         ended_at_s=seconds_of(ended.get("finishedAt")) if ended else None,
         ready_at_s=since if is_ready(pod) else None,

@@ -22,8 +22,7 @@ from penstock.errors import GraphError, PenstockError, PortInUseError, Problem, 
 from penstock.graph.edit import edit_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.live.model import STOPPED, LiveSnapshot
-from penstock.live.page.request_path import RequestReader
-from penstock.live.page.view import View, difference, point_of, view_of
+from penstock.live.page.view import RequestReader, View, difference, point_of, view_of
 from penstock.live.source import STATE_S
 from penstock.local.control import edited, require_not_overridden
 from penstock.local.ports import LOOPBACK, Ports, require_free

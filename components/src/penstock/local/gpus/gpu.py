@@ -1,4 +1,4 @@
-"""A GPU as the driver describes it, and why it may not be usable."""
+"""A GPU as the driver describes it, and whether `up` may assign it. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import groupby
 
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 GIB = 2**30
 # A desktop uses 0.3 to 1.5 GiB; the engines ask for 85 to 92 % of a GPU's memory by default.
 IN_USE = 0.1
@@ -92,3 +93,42 @@ def models(gpus: Iterable[Gpu]) -> str:
     """`2 × NVIDIA H200 141 GiB`, and each further model."""
     names = sorted(gpu.model for gpu in gpus)
     return " and ".join(f"{len(list(group))} × {name}" for name, group in groupby(names))
+
+
+def visible(gpus: tuple[Gpu, ...], text: str | None) -> Inventory:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves.
+
+    CUDA ends the list at the first invalid entry without a message; here that is a problem.
+    ``text``: indices, UUIDs or their beginnings, separated by commas; None: all GPUs.
+
+    Indices are those of `nvidia-smi`.
+    """
+    if text is None:
+        return Inventory(gpus=gpus)
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if entries in ([], ["-1"]):
+        return Inventory(
+            hidden=len(gpus), problem=f"{VARIABLE}={text!r} hides every GPU" if gpus else ""
+        )
+    chosen = []
+    for entry in entries:
+        match = _found(gpus, entry)
+        if isinstance(match, str):
+            return Inventory(hidden=len(gpus), problem=f"{VARIABLE}={text}: {match}")
+        if match not in chosen:
+            chosen.append(match)
+    chosen.sort(key=lambda gpu: gpu.index)
+    return Inventory(gpus=tuple(chosen), hidden=len(gpus) - len(chosen))
+
+
+def _found(gpus: tuple[Gpu, ...], entry: str) -> Gpu | str:
+    """The GPU that ``entry`` names, else what is wrong with it."""
+    if entry.startswith("MIG-"):
+        return f"{entry} is a MIG device, which `up` does not support"
+    if entry.isdigit():
+        matching = [gpu for gpu in gpus if gpu.index == int(entry)]
+    else:
+        matching = [gpu for gpu in gpus if entry.startswith("GPU-") and gpu.uuid.startswith(entry)]
+    if len(matching) > 1:
+        return f"{entry} matches {len(matching)} GPUs"
+    return matching[0] if matching else f"this machine has no GPU {entry}"

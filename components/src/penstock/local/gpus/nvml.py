@@ -1,17 +1,17 @@
 """Read the GPUs from NVML, the management library of NVIDIA's driver.
 
-`Nvml` is the part of the module `pynvml` (package nvidia-ml-py) that is used here.
+``nvml`` is the module `pynvml` (package nvidia-ml-py). Its functions raise NVMLError, whose
+``value`` is NVML's code.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from penstock.local.gpus.gpu import Gpu, GpuProcess, Inventory, Link
-from penstock.local.gpus.visible import VARIABLE, visible
+from penstock.local.gpus.gpu import VARIABLE, Gpu, GpuProcess, Inventory, Link, visible
 
 T = TypeVar("T")
 
@@ -23,24 +23,6 @@ SAME_NODE_AT_MOST = 40  # NVML_TOPOLOGY_NODE; 50 crosses the link between CPUs
 NO_DRIVER = (9, 12)
 
 
-class Nvml(Protocol):
-    """Functions of `pynvml`; each raises NVMLError, whose ``value`` is NVML's code."""
-
-    NVMLError: type[Exception]
-
-    def nvmlInit(self) -> None: ...  # noqa: N802
-    def nvmlShutdown(self) -> None: ...  # noqa: N802
-    def nvmlDeviceGetCount(self) -> int: ...  # noqa: N802
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: N802
-    def nvmlDeviceGetUUID(self, handle: Any) -> str: ...  # noqa: N802
-    def nvmlDeviceGetName(self, handle: Any) -> str: ...  # noqa: N802
-    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: N802
-    def nvmlDeviceGetMigMode(self, handle: Any) -> Sequence[int]: ...  # noqa: N802
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: Any) -> Sequence[Any]: ...  # noqa: N802
-    def nvmlDeviceGetP2PStatus(self, first: Any, other: Any, index: int) -> int: ...  # noqa: N802
-    def nvmlDeviceGetTopologyCommonAncestor(self, first: Any, other: Any) -> int: ...  # noqa: N802
-
-
 def read_this_machine() -> Inventory:
     """The GPUs that the user's CUDA_VISIBLE_DEVICES leaves."""
     import pynvml  # takes 20 ms; only `up` needs it
@@ -48,7 +30,7 @@ def read_this_machine() -> Inventory:
     return read_inventory(pynvml, os.environ.get(VARIABLE))
 
 
-def read_inventory(nvml: Nvml, visible_devices: str | None) -> Inventory:
+def read_inventory(nvml: Any, visible_devices: str | None) -> Inventory:
     """``visible_devices``: the value of CUDA_VISIBLE_DEVICES, None if it is not set."""
     try:
         nvml.nvmlInit()
@@ -64,7 +46,7 @@ def read_inventory(nvml: Nvml, visible_devices: str | None) -> Inventory:
     return visible(gpus, visible_devices)
 
 
-def _gpus(nvml: Nvml) -> tuple[Gpu, ...]:
+def _gpus(nvml: Any) -> tuple[Gpu, ...]:
     handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
     gpus = [_gpu(nvml, index, handle) for index, handle in enumerate(handles)]
     return tuple(
@@ -75,7 +57,7 @@ def _gpus(nvml: Nvml) -> tuple[Gpu, ...]:
     )
 
 
-def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
+def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     # Unified memory (DGX Spark) and MIG modes are not supported by every GPU.
     memory = _optional(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     mig = _optional(nvml, lambda: nvml.nvmlDeviceGetMigMode(handle))
@@ -91,7 +73,7 @@ def _gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
     )
 
 
-def _link(nvml: Nvml, first: Any, other: Any) -> Link:
+def _link(nvml: Any, first: Any, other: Any) -> Link:
     nvlink = _optional(nvml, lambda: nvml.nvmlDeviceGetP2PStatus(first, other, NVLINK_CAPABILITY))
     if nvlink == P2P_OK:
         return Link.NVLINK
@@ -99,7 +81,7 @@ def _link(nvml: Nvml, first: Any, other: Any) -> Link:
     return Link.SAME_NODE if level is not None and level <= SAME_NODE_AT_MOST else Link.FAR
 
 
-def _optional(nvml: Nvml, read: Callable[[], T]) -> T | None:
+def _optional(nvml: Any, read: Callable[[], T]) -> T | None:
     try:
         return read()
     except nvml.NVMLError:

@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import IO
 
-from penstock.errors import MissingToolError, Problem
+from penstock.errors import MissingToolError
 from penstock.local.gpus.gpu import Gpu, Inventory, Link
 from penstock.local.gpus.needs import GpuNeeds, remedy, too_few
 
@@ -143,7 +143,7 @@ class GpuPool:
         occupied = [gpu for gpu in inventory.gpus if gpu.unusable and gpu.index in unassigned]
         is_up = bool(self._assigned)
         fix = remedy(needs, capacity, self._graph, is_up=is_up, unusable=occupied)
-        return MissingToolError(Problem(file=self._graph, message=message, fix=fix))
+        return MissingToolError(message, file=self._graph, fix=fix)
 
 
 def assign(free: Iterable[Gpu], sizes: Sequence[int]) -> list[Chosen] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from .errors import CHAT, COMPLETIONS, PROMPTS, RESPONSES, UNSUPPORTED, Refusal
@@ -70,32 +71,32 @@ OTHER_BYTES = 64 * 2**10  # of tools, parameters and the format
 UNKNOWN_BYTES = 2 * 2**20  # if the context length is not known
 
 
-def _is_set(value: Any, _: Body) -> bool:
-    return value not in (None, False, "", [], {})
+def _is_set(part: Any, _: Body) -> bool:
+    return part not in (None, False, "", [], {})
 
 
-def _is_given(value: Any, _: Body) -> bool:
-    return value is not None
+def _is_given(part: Any, _: Body) -> bool:
+    return part is not None
 
 
-def _is_several(value: Any, _: Body) -> bool:
-    return isinstance(value, int) and value > 1
+def _is_several(part: Any, _: Body) -> bool:
+    return isinstance(part, int) and part > 1
 
 
-def _is_format(value: Any, _: Body) -> bool:
-    return isinstance(value, dict) and value.get("type") not in (None, "text")
+def _is_format(part: Any, _: Body) -> bool:
+    return isinstance(part, dict) and part.get("type") not in (None, "text")
 
 
-def _requires_call(value: Any, _: Body) -> bool:
-    return value not in (None, "none", "auto")
+def _requires_call(part: Any, _: Body) -> bool:
+    return part not in (None, "none", "auto")
 
 
-def _lacks_logprobs(value: Any, body: Body) -> bool:
-    return isinstance(value, int) and value > 0 and body.get("logprobs") in (None, False)
+def _lacks_logprobs(part: Any, body: Body) -> bool:
+    return isinstance(part, int) and part > 0 and body.get("logprobs") in (None, False)
 
 
 def _contains(text: str) -> IsUsed:
-    return lambda value, _: isinstance(value, list) and text in value
+    return lambda part, _: isinstance(part, list) and text in part
 
 
 class Rule(NamedTuple):
@@ -137,11 +138,11 @@ TWO_CONSTRAINTS = (
 )
 RULES = (
     Rule("top_logprobs", (CHAT,), _lacks_logprobs, contradiction=NO_LOGPROBS),
-    Rule("guided_choice", BOTH, lambda value, _: value == [], contradiction=NO_CHOICES),
+    Rule("guided_choice", BOTH, lambda part, _: part == [], contradiction=NO_CHOICES),
     Rule(
         "response_format",
         (CHAT,),
-        lambda value, body: _is_format(value, body) and any(body.get(name) for name in GUIDED),
+        lambda part, body: _is_format(part, body) and any(body.get(name) for name in GUIDED),
         contradiction=TWO_CONSTRAINTS,
     ),
     Rule("n", BOTH, _is_several, (MOCKER, LLAMACPP)),
@@ -151,14 +152,14 @@ RULES = (
     Rule("response_format", (CHAT,), _is_format, ONLY_MOCKER),
     Rule("text.format", (RESPONSES,), _is_format, ONLY_MOCKER),
     *(Rule(name, BOTH, engines=ONLY_MOCKER) for name in GUIDED),
-    Rule("text.verbosity", (RESPONSES,), lambda value, _: value not in (None, "medium")),
+    Rule("text.verbosity", (RESPONSES,), lambda part, _: part not in (None, "medium")),
     Rule("logit_bias", BOTH),
     Rule("echo", (COMPLETIONS,)),
     Rule("suffix", (COMPLETIONS,)),
     Rule(
         "best_of",
         (COMPLETIONS,),
-        lambda value, body: isinstance(value, int) and value > (body.get("n") or 1),
+        lambda part, body: isinstance(part, int) and part > (body.get("n") or 1),
     ),
     Rule("modalities", (CHAT,), _contains("audio")),
     Rule("audio", (CHAT,)),
@@ -196,9 +197,8 @@ def review(
     ``renders_tools``: whether the chat template writes the tools into the prompt.
     ``output_limit``: in tokens, of requests that set none; None: the engine's own.
     """
-    for rule in RULES:
-        is_for = path in rule.paths and engine in rule.engines
-        if is_for and rule.is_used(_value_at(body, rule.param), body):
+    for name, rule in _rules_for(path, engine):
+        if name in body and rule.is_used(_value_at(body, rule.param), body):
             return rule.refusal(engine)
     if (refusal := _unknown_parameter(path, body) or _unread_part(path, body, engine)) is not None:
         return refusal
@@ -213,17 +213,26 @@ def review(
     return Accepted(changed=changed, headers=headers)
 
 
+@cache
+def _rules_for(path: str, engine: str) -> list[tuple[str, Rule]]:
+    """Each with the name of its parameter in the body."""
+    rules = [rule for rule in RULES if path in rule.paths and engine in rule.engines]
+    return [(rule.param.partition(".")[0], rule) for rule in rules]
+
+
 def _value_at(body: Body, param: str) -> Any:
     name, _, inner = param.partition(".")
-    value = body.get(name)
-    return (value.get(inner) if isinstance(value, dict) else None) if inner else value
+    part = body.get(name)
+    return (part.get(inner) if isinstance(part, dict) else None) if inner else part
 
 
 def _unknown_parameter(path: str, body: Body) -> Refusal | None:
-    names = [n for n, value in body.items() if n not in KNOWN_OF_RESPONSES and value is not None]
-    if path != RESPONSES or not names:
+    if path != RESPONSES:
         return None
-    param = names[0]
+    names = (n for n, value in body.items() if n not in KNOWN_OF_RESPONSES and value is not None)
+    param = next(names, None)
+    if param is None:
+        return None
     fix = f"Use {INSTEAD[param]!r}" if param in INSTEAD else "Remove it from the request"
     message = f"{path} has no parameter {param!r}, so Dynamo would ignore it. {fix}."
     return Refusal(message=message, param=param, code=UNSUPPORTED)
@@ -265,9 +274,8 @@ def _ignored(body: Body, engine: str, sees_tools: bool) -> Iterable[str]:
         names += IGNORED_BY_THE_MOCKER
     elif not sees_tools and body.get("tool_choice") in (None, "auto"):
         names += ("tools",)  # a required call follows a grammar, not the prompt
-    values = {name: body.get(name) for name in names}
     # 0 is a value of a parameter, such as a temperature, and equals False.
-    return (n for n, v in values.items() if v is not None and v is not False and v != [])
+    return [n for n in names if (v := body.get(n)) is not None and v is not False and v != []]
 
 
 def _with_parameters(tool: Any) -> Any:

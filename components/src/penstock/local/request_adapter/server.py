@@ -416,13 +416,13 @@ def _listed_context_lengths(port: int) -> dict[str, int]:
     return {str(model["id"]): model["context_window"] for model in known}
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(prompt: Any) -> Iterator[Any]:
     """The texts and token ids of a prompt in any form."""
-    if isinstance(value, list | dict):
-        for item in value.values() if isinstance(value, dict) else value:
+    if isinstance(prompt, list | dict):
+        for item in prompt.values() if isinstance(prompt, dict) else prompt:
             yield from _leaves(item)
     else:
-        yield value
+        yield prompt
 
 
 def _report_unanswered(request: web.BaseRequest, size: int) -> None:

@@ -1,7 +1,7 @@
 """Resolves shell launches statically to the processes that they end up running.
 
-`scanner` and `parse` make a `tree` of a script, `run` follows it, `commands`, `builtins` and
-`programs` a single command; `words` and `parameters` expand words to `text` with unknown parts.
+`lex` and `tree` read a script, `run` follows it, `commands` and `programs` a single command;
+`words` and `parameters` expand words to `text` with unknown parts.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from penstock.manifests.deployment import Launch
 from penstock.manifests.shell import scope
 from penstock.manifests.shell.lex import LexError, references
-from penstock.manifests.shell.process import Candidate, How, Process, candidate, chosen, finished
+from penstock.manifests.shell.process import How, candidate, chosen, finished
 from penstock.manifests.shell.programs import is_shell, shell_script
 from penstock.manifests.shell.text import LimitError, Text, UnknownError
 
-__all__ = ["Context", "Process", "UnknownError", "is_shell", "references", "start"]
+__all__ = ["Context", "UnknownError", "is_shell", "references", "start"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Context:
     cwd: str | None = None
 
 
-def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
+def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Launch, ...]:
     """The processes that ``argv`` ends up running; empty if a script starts none.
 
     Raises UnknownError for a script that a shell or penstock cannot read.
@@ -41,8 +42,7 @@ def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
     if not shell_script(list(argv), dict(surroundings.files)):
         if is_shell(argv):
             begun.note(f"`{' '.join(argv[:3])}`: the script is in the image")
-        candidates: list[Candidate] = [candidate(fields, begun, How.EXEC)]
-        return tuple(finished(item, through_shell=is_shell(argv)) for item in candidates)
+        return (finished(candidate(fields, begun, How.EXEC), through_shell=is_shell(argv)),)
     # Most containers run no script, and these modules are most of the package.
     from penstock.manifests.shell import programs
     from penstock.manifests.shell.run import Run
@@ -54,4 +54,4 @@ def start(argv: tuple[str, ...], surroundings: Context) -> tuple[Process, ...]:
         raise UnknownError(str(error)) from None
     except RecursionError:
         raise UnknownError("substitutions are nested too deeply to be read") from None
-    return tuple(finished(item, through_shell=True) for item in chosen(run.candidates))
+    return tuple(finished(program, through_shell=True) for program in chosen(run.candidates))

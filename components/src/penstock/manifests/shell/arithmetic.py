@@ -40,7 +40,7 @@ class _Arithmetic:
         self.tokens = self._split(text)
         self.at = 0
         self.get = get
-        self.put = put or (lambda name, value: None)
+        self.put = put or (lambda name, number: None)
 
     def _split(self, text: str) -> list[str]:
         tokens, at, text = [], 0, text.rstrip()
@@ -55,10 +55,10 @@ class _Arithmetic:
     def evaluate(self) -> int:
         if not self.tokens:
             return 0
-        value = self._comma()
+        number = self._comma()
         if self.at < len(self.tokens):
             raise UnknownError(f"the arithmetic `{self.text}` is not supported")
-        return value
+        return number
 
     def _peek(self, ahead: int = 0) -> str:
         index = self.at + ahead
@@ -72,43 +72,43 @@ class _Arithmetic:
         return token
 
     def _comma(self) -> int:
-        value = self._assignment()
+        number = self._assignment()
         while self._take(","):
-            value = self._assignment()
-        return value
+            number = self._assignment()
+        return number
 
     def _assignment(self) -> int:
         name, operator = self._peek(), self._peek(1)
         if not _is_name(name) or operator[-1:] != "=" or operator in ("==", "<=", ">=", "!="):
             return self._choice()
         self.at += 2
-        value = self._assignment()
+        number = self._assignment()
         if operator != "=":
-            value = _apply(operator[:-1], self.get(name), value)
-        self.put(name, value)
-        return value
+            number = _apply(operator[:-1], self.get(name), number)
+        self.put(name, number)
+        return number
 
     def _choice(self) -> int:
-        value = self._binary(0)
+        condition = self._binary(0)
         if not self._take("?"):
-            return value
+            return condition
         # Both sides are evaluated; launches do not assign in the side that bash would skip.
         yes = self._assignment()
         self._expect(":")
         no = self._assignment()
-        return yes if value else no
+        return yes if condition else no
 
     def _binary(self, level: int) -> int:
         if level == len(_LEVELS):
             return self._power()
-        value = self._binary(level + 1)
+        left = self._binary(level + 1)
         while operator := self._take(*_LEVELS[level]):
-            value = _apply(operator, value, self._binary(level + 1))
-        return value
+            left = _apply(operator, left, self._binary(level + 1))
+        return left
 
     def _power(self) -> int:
-        value = self._unary()
-        return _wrapped(value ** self._exponent()) if self._take("**") else value
+        base = self._unary()
+        return _wrapped(base ** self._exponent()) if self._take("**") else base
 
     def _exponent(self) -> int:
         exponent = self._power()
@@ -120,15 +120,15 @@ class _Arithmetic:
         if step := self._take("++", "--"):
             return self._step(self._name(), 1 if step == "++" else -1)
         if operator := self._take("-", "+", "!", "~"):
-            value = self._unary()
-            return {"-": -value, "+": value, "!": int(not value), "~": ~value}[operator]
+            operand = self._unary()
+            return {"-": -operand, "+": operand, "!": int(not operand), "~": ~operand}[operator]
         return self._primary()
 
     def _primary(self) -> int:
         if self._take("("):
-            value = self._comma()
+            number = self._comma()
             self._expect(")")
-            return value
+            return number
         token = self._peek()
         self.at += 1
         if token[:1].isdigit():
@@ -146,9 +146,9 @@ class _Arithmetic:
         return name
 
     def _step(self, name: str, delta: int) -> int:
-        value = self.get(name) + delta
-        self.put(name, value)
-        return value
+        number = self.get(name) + delta
+        self.put(name, number)
+        return number
 
     def _expect(self, token: str) -> None:
         if not self._take(token):
@@ -179,9 +179,9 @@ def _apply(operator: str, a: int, b: int) -> int:
     return _wrapped(int(_OPERATIONS[operator](a, b)))
 
 
-def _wrapped(value: int) -> int:
+def _wrapped(number: int) -> int:
     """Shell integers have 64 bits."""
-    return (value + 2**63) % 2**64 - 2**63
+    return (number + 2**63) % 2**64 - 2**63
 
 
 _OPERATIONS: dict[str, Callable[[int, int], int]] = {

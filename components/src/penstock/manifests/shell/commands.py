@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.manifests.shell import conditions, programs
-from penstock.manifests.shell.flow import Break, Continue, Exit, Outcome, Return
-from penstock.manifests.shell.lex import words
-from penstock.manifests.shell.process import Candidate, How
-from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.lex import Token, words
+from penstock.manifests.shell.process import Candidate
+from penstock.manifests.shell.scope import Break, Continue, Exit, Leave, Outcome, Return, Scope
 from penstock.manifests.shell.substitutions import printf, substitute
-from penstock.manifests.shell.text import Text, UnknownError, Value, certain
-from penstock.manifests.shell.tree import Token
+from penstock.manifests.shell.text import Text, UnknownError, Value, as_text, certain
 from penstock.manifests.shell.words import Expander
 
 if TYPE_CHECKING:
@@ -72,34 +70,20 @@ def condition(name: str, words: list[str], expander: Expander) -> Outcome:
         return Outcome(None, question=f"`{text}`")
 
 
-def _nothing(arguments: list[Text], expander: Expander) -> Outcome:
-    return Outcome(True)
+def _ends_with(status: bool) -> Builtin:
+    return lambda arguments, expander: Outcome(status)
 
 
-def _false(arguments: list[Text], expander: Expander) -> Outcome:
-    return Outcome(False)
+def _leaves(kind: type[Leave]) -> Builtin:
+    def leave(arguments: list[Text], expander: Expander) -> Outcome:
+        raise kind
+
+    return leave
 
 
 def _exit(arguments: list[Text], expander: Expander) -> Outcome:
-    raise Exit(_status(arguments))
-
-
-def _return(arguments: list[Text], expander: Expander) -> Outcome:
-    raise Return
-
-
-def _break(arguments: list[Text], expander: Expander) -> Outcome:
-    raise Break
-
-
-def _continue(arguments: list[Text], expander: Expander) -> Outcome:
-    raise Continue
-
-
-def _status(arguments: list[Text]) -> bool | None:
-    if not arguments or not arguments[0].is_known:
-        return None
-    return str(arguments[0]) == "0"
+    is_known = bool(arguments) and arguments[0].is_known
+    raise Exit(str(arguments[0]) == "0" if is_known else None)
 
 
 def _cd(arguments: list[Text], expander: Expander) -> Outcome:
@@ -161,10 +145,10 @@ def _read(arguments: list[Text], expander: Expander) -> Outcome:
 
 def let(words: list[str], expander: Expander) -> Outcome:
     """`let`: its words are arithmetic, so `i=i*2` is not a file pattern."""
-    value = 0
+    number = 0
     for word in words:
-        value = expander.number(certain(expander.single(word)))
-    return Outcome(value != 0)
+        number = expander.number(certain(expander.single(word)))
+    return Outcome(number != 0)
 
 
 def _question(name: str) -> Builtin:
@@ -178,13 +162,13 @@ def _question(name: str) -> Builtin:
 TABLE: dict[str, Builtin] = {
     **dict.fromkeys(
         (":", "true", "ulimit", "umask", "trap", "wait", "shopt", "sleep", "hash", "alias"),
-        _nothing,
+        _ends_with(True),
     ),
-    "false": _false,
+    "false": _ends_with(False),
     "exit": _exit,
-    "return": _return,
-    "break": _break,
-    "continue": _continue,
+    "return": _leaves(Return),
+    "break": _leaves(Break),
+    "continue": _leaves(Continue),
     "cd": _cd,
     "pushd": _cd,
     "set": _set,
@@ -259,7 +243,6 @@ def _redirect(operator: str, target: str, command: Command, expander: Expander) 
 
 
 def _follow(run: Run, command: Command, expander: Expander) -> Outcome:
-    scope = expander.scope
     if not command.words:
         return _assign_all(command, expander)
     name = _plain_name(command.words[0], expander)
@@ -272,8 +255,7 @@ def _follow(run: Run, command: Command, expander: Expander) -> Outcome:
     fields = [field for word in command.words for field in expander.fields(word)]
     if not fields:
         return _assign_all(command, expander)
-    temporary = _temporary(command.assignments, expander)
-    return dispatch(run, fields, command, scope, temporary)
+    return _dispatch(run, fields, command, expander)
 
 
 def _plain_name(word: str, expander: Expander) -> str:
@@ -285,7 +267,7 @@ def _assign_all(command: Command, expander: Expander) -> Outcome:
     names = [assign(text, expander) for text in command.assignments]
     _write(command, Text(), expander)
     # `x=$(cmd)` succeeds if cmd does.
-    is_sure = all(_as_text(expander.scope.values[name]).is_known for name in names)
+    is_sure = all(as_text(expander.scope.values[name]).is_known for name in names)
     return Outcome(True if is_sure else None)
 
 
@@ -317,18 +299,12 @@ def _temporary(assignments: list[str], expander: Expander) -> dict[str, Text]:
     """`A=1 B=2 command`: variables of this command only."""
     inner = Expander(expander.scope.copy(), expander.substitute)
     names = [assign(text, inner) for text in assignments]
-    return {name: _as_text(inner.scope.values[name]) for name in names}
+    return {name: as_text(inner.scope.values[name]) for name in names}
 
 
-def _as_text(value: Value) -> Text:
-    return value if isinstance(value, Text) else Text.join(value, " ")
-
-
-def dispatch(
-    run: Run, fields: list[Text], command: Command, scope: Scope, temporary: dict[str, Text]
-) -> Outcome:
+def _dispatch(run: Run, fields: list[Text], command: Command, expander: Expander) -> Outcome:
     """Run ``fields`` as a function, a builtin or a program."""
-    expander = Expander(scope, substitute)
+    scope, temporary = expander.scope, _temporary(command.assignments, expander)
     name = str(fields[0]) if fields[0].is_known else ""
     if name in scope.functions:
         return _call(run, name, fields[1:], scope, temporary)
@@ -338,7 +314,7 @@ def dispatch(
     if name == "printf" and len(fields) > 2 and str(fields[1]) == "-v":
         return _printf_to(fields[2:], scope)
     if name in programs.SPECIAL:
-        return programs.SPECIAL[name](run, fields, command, scope, temporary)
+        return programs.SPECIAL[name](run, fields, scope, temporary)
     outcome = programs.program(run, fields, command.reads, scope, temporary)
     _write(command, outcome.output, expander, str(fields[0]))
     return outcome
@@ -360,8 +336,8 @@ def _call(
     current = scope.positional
     scope.positional = tuple(arguments)
     scope.frames.append({})
-    for variable, value in temporary.items():
-        scope.assign(variable, value)
+    for variable, text in temporary.items():
+        scope.assign(variable, text)
     run.depth += 1
     try:
         if run.depth > _MOST_CALLS:
@@ -387,20 +363,9 @@ def _write(command: Command, output: Text | None, expander: Expander, program: s
             expander.scope.write(str(path), output, append=operator.endswith(">>"))
 
 
-def in_background(candidates: list[Candidate], start: int) -> None:
-    for index in range(start, len(candidates)):
-        candidates[index] = replace(candidates[index], how=How.BACKGROUND)
-
-
-def add_note(candidates: list[Candidate], start: int, note: str) -> None:
+def mark(candidates: list[Candidate], start: int, note: str = "", **changes: Any) -> None:
+    """Change the processes from ``start`` on, and add a note to them."""
     for index in range(start, len(candidates)):
         current = candidates[index]
-        if note not in current.notes:
-            candidates[index] = replace(current, notes=(*current.notes, note))
-
-
-def make_conditional(candidates: list[Candidate], start: int, condition: str) -> None:
-    """Mark the processes from ``start`` on as those of one branch of several."""
-    add_note(candidates, start, f"runs depending on {condition}")
-    for index in range(start, len(candidates)):
-        candidates[index] = replace(candidates[index], is_conditional=True)
+        notes = current.notes if note in ("", *current.notes) else (*current.notes, note)
+        candidates[index] = replace(current, notes=notes, **changes)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
-from penstock.manifests.shell.text import Text, UnknownError, certain, pattern_of
+from penstock.manifests.shell.text import Text, UnknownError, certain, is_filled, pattern_of
 from penstock.manifests.shell.words import Expander
 
 _NUMERIC: dict[str, Callable[[int, int], bool]] = {
@@ -34,75 +35,92 @@ def double_bracket(words: list[str], expander: Expander) -> bool:
     return _DoubleBracket(words, expander).evaluate()
 
 
-class _Test:
-    def __init__(self, items: list[Text], expander: Expander) -> None:
-        self.items = items
+class _Condition(ABC):
+    """Words with `!`, parentheses, and operators for "and" and "or"."""
+
+    either: str
+    both: str
+
+    def __init__(self, words: Sequence[Text | str], expander: Expander) -> None:
+        self.words = words
         self.expander = expander
         self.at = 0
 
     def evaluate(self) -> bool:
-        if not self.items:
-            return False
-        value = self._either()
-        if self.at < len(self.items):
+        is_true = self._either()
+        if self.at < len(self.words):
             raise UnknownError(f"the condition at `{self._peek()}` is not supported")
-        return value
+        return is_true
+
+    @property
+    def left(self) -> int:
+        """The number of words that are not read yet."""
+        return len(self.words) - self.at
 
     def _peek(self, ahead: int = 0) -> str:
-        index = self.at + ahead
-        return str(self.items[index]) if index < len(self.items) else ""
+        return str(self.words[self.at + ahead]) if ahead < self.left else ""
+
+    def _takes(self, word: str) -> bool:
+        is_next = self._peek() == word
+        self.at += is_next
+        return is_next
 
     def _either(self) -> bool:
-        value = self._both()
-        while self._peek() == "-o":
-            self.at += 1
-            value = self._both() or value
-        return value
+        is_true = self._both()
+        while self._takes(self.either):
+            is_true = self._both() or is_true
+        return is_true
 
     def _both(self) -> bool:
-        value = self._not()
-        while self._peek() == "-a":
-            self.at += 1
-            value = self._not() and value
-        return value
+        is_true = self._not()
+        while self._takes(self.both):
+            is_true = self._not() and is_true
+        return is_true
 
     def _not(self) -> bool:
-        if self._peek() == "!" and len(self.items) > self.at + 1:
-            self.at += 1
+        if self.left > 1 and self._takes("!"):
             return not self._not()
         return self._primary()
 
-    def _primary(self) -> bool:
-        left = len(self.items) - self.at
-        if left >= 3 and (self._peek(1) in _NUMERIC or self._peek(1) in _STRINGS):
-            a, name, b = self.items[self.at], self._peek(1), self.items[self.at + 2]
-            self.at += 3
-            return _compare(a, name, b)
-        if self._peek() == "(" and left >= 3:
-            self.at += 1
-            value = self._either()
-            self.at += 1
-            return value
-        if left >= 2 and self._peek() in _UNARY:
-            name, item = self._peek(), self.items[self.at + 1]
-            self.at += 2
-            return unary(name, item, self.expander)
-        item = self.items[self.at]
+    def _group(self) -> bool:
+        """What is between two parentheses, of which the first is read already."""
+        is_true = self._either()
         self.at += 1
-        return _is_filled(item)
+        return is_true
+
+    @abstractmethod
+    def _primary(self) -> bool: ...
 
 
-def _is_filled(text: Text) -> bool:
-    if any(piece.text and not piece.why for piece in text.pieces):
-        return True
-    return bool(certain(text))
+class _Test(_Condition):
+    either, both = "-o", "-a"
+
+    def __init__(self, words: Sequence[Text], expander: Expander) -> None:
+        super().__init__(words, expander)
+        self.fields = words
+
+    def evaluate(self) -> bool:
+        return bool(self.words) and super().evaluate()
+
+    def _primary(self) -> bool:
+        first, name = self.fields[self.at], self._peek(1)
+        if self.left >= 3 and (name in _NUMERIC or name in _STRINGS):
+            self.at += 3
+            return _compare(first, name, self.fields[self.at - 1])
+        if self.left >= 3 and self._takes("("):
+            return self._group()
+        if self.left >= 2 and str(first) in _UNARY:
+            self.at += 2
+            return unary(str(first), self.fields[self.at - 1], self.expander)
+        self.at += 1
+        return is_filled(first)
 
 
 def unary(name: str, item: Text, expander: Expander) -> bool:
     if name == "-n":
-        return _is_filled(item)
+        return is_filled(item)
     if name == "-z":
-        return not _is_filled(item)
+        return not is_filled(item)
     scope = expander.scope
     if name == "-v":
         variable = certain(item)
@@ -134,67 +152,23 @@ def _number(text: Text) -> int:
         raise UnknownError(f"{plain!r} is not a number") from None
 
 
-class _DoubleBracket:
-    def __init__(self, words: list[str], expander: Expander) -> None:
-        self.words = words
-        self.expander = expander
-        self.at = 0
-
-    def evaluate(self) -> bool:
-        value = self._either()
-        if self.at < len(self.words):
-            raise UnknownError(f"the condition at `{self._peek()}` is not supported")
-        return value
-
-    def _peek(self, ahead: int = 0) -> str:
-        index = self.at + ahead
-        return self.words[index] if index < len(self.words) else ""
-
-    def _either(self) -> bool:
-        value = self._both()
-        while self._peek() == "||":
-            self.at += 1
-            value = self._both() or value
-        return value
-
-    def _both(self) -> bool:
-        value = self._not()
-        while self._peek() == "&&":
-            self.at += 1
-            value = self._not() and value
-        return value
-
-    def _not(self) -> bool:
-        if self._peek() == "!":
-            self.at += 1
-            return not self._not()
-        if self._peek() == "(":
-            self.at += 1
-            value = self._either()
-            self.at += 1
-            return value
-        return self._primary()
+class _DoubleBracket(_Condition):
+    either, both = "||", "&&"
 
     def _primary(self) -> bool:
+        if self._takes("("):
+            return self._group()
         if self._peek() in _UNARY and self._peek(1) not in ("", "&&", "||", ")"):
             name, item = self._peek(), self.expander.single(self._peek(1))
             self.at += 2
             return unary(name, item, self.expander)
-        left, name = self._peek(), self._peek(1)
-        if name in _NUMERIC:
-            self.at += 3
-            return self._numeric(left, name, self.words[self.at - 1])
+        left, name, right = (self._peek(ahead) for ahead in range(3))
+        self.at += 3 if name in _NUMERIC or name in _STRINGS else 1
+        if name in _NUMERIC:  # of two arithmetic expressions
+            return _NUMERIC[name](*(self.expander.number(n.strip('"')) for n in (left, right)))
         if name in _STRINGS:
-            self.at += 3
-            return self._strings(left, name, self.words[self.at - 1])
-        self.at += 1
-        return _is_filled(self.expander.single(left))
-
-    def _numeric(self, left: str, name: str, right: str) -> bool:
-        """Compare two arithmetic expressions."""
-        return _NUMERIC[name](
-            self.expander.number(left.strip('"')), self.expander.number(right.strip('"'))
-        )
+            return self._strings(left, name, right)
+        return is_filled(self.expander.single(left))
 
     def _strings(self, left: str, name: str, right: str) -> bool:
         text = certain(self.expander.single(left))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from penstock.manifests.shell.tree import Heredoc, Token
-
 _BRACKET_OPERATORS = ("&&", "||", "<", ">", "(", ")")
 
 
@@ -20,11 +18,11 @@ def skip(text: str, at: int) -> int:
     if char == "\\":
         return min(at + 2, len(text))
     if char == "'":
-        return _find(text, "'", at + 1)
+        return _behind(text, "'", at + 1, escapes=False)
     if char == '"':
         return _skip_double(text, at + 1)
     if char == "`":
-        return _skip_backticks(text, at + 1)
+        return _behind(text, "`", at + 1)
     if char == "$" and at + 1 < len(text):
         return _skip_dollar(text, at)
     if char in "<>" and text.startswith("(", at + 1):
@@ -43,7 +41,7 @@ def _skip_dollar(text: str, at: int) -> int:
     if following == "{":
         return _skip_to(text, at + 2, "}", "")  # bash does not count a bare `{` in `${…}`
     if following == "'":
-        return _skip_ansi(text, at + 2)
+        return _behind(text, "'", at + 2)
     if following == '"':
         return _skip_double(text, at + 2)
     return at + 1
@@ -89,27 +87,13 @@ def _skip_double(text: str, at: int) -> int:
     raise LexError('the closing " is missing')
 
 
-def _skip_ansi(text: str, at: int) -> int:
+def _behind(text: str, quote: str, at: int, *, escapes: bool = True) -> int:
+    """The index after the closing quote. ``escapes``: whether a backslash can precede it."""
     while at < len(text):
-        if text[at] == "'":
+        if text[at] == quote:
             return at + 1
-        at += 2 if text[at] == "\\" else 1
-    raise LexError("the closing ' is missing")
-
-
-def _skip_backticks(text: str, at: int) -> int:
-    while at < len(text):
-        if text[at] == "`":
-            return at + 1
-        at += 2 if text[at] == "\\" else 1
-    raise LexError("the closing ` is missing")
-
-
-def _find(text: str, char: str, at: int) -> int:
-    end = text.find(char, at)
-    if end < 0:
-        raise LexError(f"the closing {char} is missing")
-    return end + 1
+        at += 2 if escapes and text[at] == "\\" else 1
+    raise LexError(f"the closing {quote} is missing")
 
 
 def word_end(text: str, at: int) -> int:
@@ -155,6 +139,28 @@ def bracket_words(text: str) -> list[str]:
 def references(text: str) -> list[str]:
     """The `${NAME}` and `$(NAME)` in ``text``."""
     return re.findall(r"\$\{[A-Za-z_]\w*[^}]*\}|\$\([A-Za-z_]\w*\)", text)
+
+
+@dataclass
+class Heredoc:
+    """A here-document; ``body`` is read at the end of its line, and a quoted delimiter disables
+    expansion."""
+
+    delimiter: str
+    strips_tabs: bool
+    expands: bool
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a script."""
+
+    # word, redirect, operator, newline or end
+    kind: str
+    # Of a redirect, its operator.
+    text: str
+    heredoc: Heredoc | None = field(default=None, compare=False)
 
 
 _REDIRECT = re.compile(r"(\d*|&)(<<<|<<-?|<>|<&|>&|>>|>\||<|>)")

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.manifests.shell.text import Text, UnknownError, Value, certain, first, pattern_of
+from penstock.manifests.shell.text import (
+    Text,
+    UnknownError,
+    Value,
+    as_text,
+    certain,
+    first,
+    is_filled,
+    pattern_of,
+)
 
 if TYPE_CHECKING:
     from penstock.manifests.shell.words import Expander
@@ -25,14 +34,11 @@ class Default:
     word: str
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(tuple[Text, ...]):
     """`$*`, `${a[*]}`: one text inside of quotes, several fields outside."""
 
-    items: tuple[Text, ...]
 
-
-Result = Value | Default | Joined
+Result = Value | Default
 
 
 def expand(inner: str, spelling: str, expander: Expander) -> Result:
@@ -53,7 +59,7 @@ def expand(inner: str, spelling: str, expander: Expander) -> Result:
         return Text.unknown(spelling, str(error))
 
 
-def _value(name: str, index: str | None, spelling: str, expander: Expander) -> Value | Joined:
+def _value(name: str, index: str | None, spelling: str, expander: Expander) -> Value:
     scope = expander.scope
     if name in ("@", "*"):
         return scope.positional if name == "@" else Joined(scope.positional)
@@ -66,69 +72,56 @@ def _value(name: str, index: str | None, spelling: str, expander: Expander) -> V
         return scope.positional[at] if at < len(scope.positional) else Text()
     if not (name[0].isalpha() or name[0] == "_"):
         raise UnknownError(f"{spelling}: its value is known only at run time")
-    value = scope.get(name, spelling)
+    variable = scope.get(name, spelling)
     if index is None:
-        return first(value)
+        return first(variable)
     if index in ("@", "*"):
-        items = value if isinstance(value, tuple) else (value,) if value.pieces else ()
+        items = variable if isinstance(variable, tuple) else (variable,) if variable.pieces else ()
         return items if index == "@" else Joined(items)
-    return _item(value, expander.number(index))
+    return _item(variable, expander.number(index))
 
 
-def _item(value: Value, at: int) -> Text:
-    items = value if isinstance(value, tuple) else (value,)
+def _item(variable: Value, at: int) -> Text:
+    items = variable if isinstance(variable, tuple) else (variable,)
     return items[at] if -len(items) <= at < len(items) else Text()
 
 
 def _length(name: str, index: str | None, spelling: str, expander: Expander) -> Text:
-    value = _value(name, index, spelling, expander)
-    if isinstance(value, Joined):
-        value = value.items
-    if isinstance(value, tuple):
-        return Text.known(str(len(value)))
-    return Text.known(str(len(certain(value))))
+    parameter = _value(name, index, spelling, expander)
+    return Text.known(str(len(parameter if isinstance(parameter, tuple) else certain(parameter))))
 
 
 def _indirect(name: str, index: str | None, rest: str, spelling: str, expander: Expander) -> Result:
     """`${!name}` and `${!array[@]}`."""
-    value = _value(name, index, spelling, expander)
-    if isinstance(value, Joined):
-        value = value.items
-    if isinstance(value, tuple):
-        return tuple(Text.known(str(i)) for i in range(len(value)))
+    parameter = _value(name, index, spelling, expander)
+    if isinstance(parameter, tuple):
+        return tuple(Text.known(str(i)) for i in range(len(parameter)))
     if rest in ("*", "@"):
         raise UnknownError(f"{spelling}: an expansion that penstock does not support")
-    target = certain(value)
+    target = certain(parameter)
     return expand(target + rest, spelling, expander) if target else Text()
 
 
 def _operate(name: str, index: str | None, rest: str, spelling: str, expander: Expander) -> Result:
     if match := re.match(r"(:?)([-=?+])", rest):
         return _default(name, index, match, rest[match.end() :], spelling, expander)
-    value = _value(name, index, spelling, expander)
+    operand = _value(name, index, spelling, expander)
     if not rest:
-        return value
-    if rest[0] == ":" and not isinstance(value, Text):
-        return _slice(name, value, rest[1:], expander)
-    change = _change(rest, spelling, expander, value)
-    if isinstance(value, Joined):
-        return Joined(tuple(change(item) for item in value.items))
-    if isinstance(value, tuple):
-        return tuple(change(item) for item in value)
-    return change(value)
+        return operand
+    if rest[0] == ":" and not isinstance(operand, Text):
+        return _slice(name, operand, rest[1:], expander)
+    change = _change(rest, spelling, expander, operand)
+    return type(operand)(map(change, operand)) if isinstance(operand, tuple) else change(operand)
 
 
-def _slice(name: str, value: Value | Joined, rest: str, expander: Expander) -> Result:
+def _slice(name: str, array: tuple[Text, ...], rest: str, expander: Expander) -> Result:
     """`${a[@]:1:2}`, `${@:2}`: positional parameters count from 1, after `$0`."""
-    items = value.items if isinstance(value, Joined) else value
-    items = items if isinstance(items, tuple) else (items,)
-    if name in ("@", "*"):
-        items = (expander.scope.program, *items)
+    items = (expander.scope.program, *array) if name in ("@", "*") else array
     offset_text, _, length_text = rest.partition(":")
     offset = expander.number(offset_text)
     start = offset if offset >= 0 else max(len(items) + offset, 0)
     end = start + expander.number(length_text) if length_text else len(items)
-    return Joined(items[start:end]) if isinstance(value, Joined) else items[start:end]
+    return type(array)(items[start:end])
 
 
 def _default(
@@ -145,46 +138,33 @@ def _default(
         if scope.may_be_set_elsewhere(name) or kind == "?":
             raise UnknownError(scope.why(name, spelling))
         is_present = False
-        value: Value | Joined = Text()
+        parameter: Value = Text()
     else:
-        value = _value(name, index, spelling, expander)
-        is_set = _is_there(name, index, value, expander)
-        is_present = is_set and (not with_empty or _is_filled(value, spelling))
+        parameter = _value(name, index, spelling, expander)
+        is_set = _is_there(name, index, parameter, expander)
+        is_present = is_set and (not with_empty or is_filled(as_text(parameter)))
     if kind == "+":
         return Default(word) if is_present else Text()
     if is_present or kind == "?":
-        return value
+        return parameter
     if kind == "=" and _is_name(name):
         scope.assign(name, expander.single(word))
     return Default(word)
 
 
-def _is_there(name: str, index: str | None, value: Value | Joined, expander: Expander) -> bool:
-    if isinstance(value, (tuple, Joined)):
-        return bool(value if isinstance(value, tuple) else value.items)
+def _is_there(name: str, index: str | None, parameter: Value, expander: Expander) -> bool:
+    if isinstance(parameter, tuple):
+        return bool(parameter)
     if name.isdigit() and name != "0":
         return int(name) <= len(expander.scope.positional)
     return not _is_name(name) or expander.scope.is_set(name)
-
-
-def _is_filled(value: Value | Joined, spelling: str) -> bool:
-    """Whether the text is not empty; UnknownError if nothing of it is known."""
-    items = value.items if isinstance(value, Joined) else value
-    text = Text.join(items, " ") if isinstance(items, tuple) else items
-    if any(piece.text and not piece.why for piece in text.pieces):
-        return True
-    if text.pieces and not text.is_known:
-        raise UnknownError(text.reasons[0])
-    return False
 
 
 def _is_name(name: str) -> bool:
     return name[0].isalpha() or name[0] == "_"
 
 
-def _change(
-    rest: str, spelling: str, expander: Expander, value: Value | Joined
-) -> Callable[[Text], Text]:
+def _change(rest: str, spelling: str, expander: Expander, operand: Value) -> Callable[[Text], Text]:
     """The function that ``rest`` (`##pattern`, `/a/b`, `^^`, `:1:2`) applies to each text."""
     if rest[0] in "#%":
         return _removal(rest, expander)
@@ -192,7 +172,7 @@ def _change(
         return _replacement(rest, expander)
     if rest in ("^^", ",,", "^", ","):
         return _case(rest)
-    if rest[0] == ":" and isinstance(value, Text):
+    if rest[0] == ":" and isinstance(operand, Text):
         return _substring(rest[1:], expander)
     raise UnknownError(f"{spelling}: an expansion that penstock does not support")
 

@@ -8,26 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.manifests.deployment import Launch
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.text import Text
-
-
-@dataclass(frozen=True, kw_only=True)
-class Process:
-    """A process that a launch ends up running; unknown parts keep their spelling."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: str | None
-    # Absolute path → text, of the files that it can read.
-    files: Mapping[str, str]
-    # Absolute path → why the content is unknown, of the files that its arguments name.
-    unknown_files: Mapping[str, str]
-    # What only the cluster knows, for the reader.
-    unresolved: tuple[str, ...]
-    # Whether a script starts it in one branch of several.
-    is_conditional: bool
-    shell: bool
 
 
 class How(StrEnum):
@@ -92,7 +75,7 @@ def chosen(candidates: list[Candidate]) -> list[Candidate]:
     return kept
 
 
-def finished(chosen: Candidate, *, through_shell: bool) -> Process:
+def finished(chosen: Candidate, *, through_shell: bool) -> Launch:
     argv = tuple(str(text) for text in chosen.argv)
     reasons: dict[str, None] = {}
     for text in (*chosen.argv, *chosen.env.values(), chosen.cwd or Text()):
@@ -102,7 +85,7 @@ def finished(chosen: Candidate, *, through_shell: bool) -> Process:
         if any(path in argument for argument in argv):
             unknown_files.setdefault(path, why)
             reasons[f"{path}: {why}"] = None
-    return Process(
+    return Launch(
         argv=argv,
         env={name: str(text) for name, text in chosen.env.items()},
         cwd=str(chosen.cwd) if chosen.cwd is not None else None,

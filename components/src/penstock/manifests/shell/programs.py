@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.manifests.shell import scope as scopes
-from penstock.manifests.shell.flow import Outcome, Replaced
 from penstock.manifests.shell.process import How, candidate
-from penstock.manifests.shell.scope import Scope
+from penstock.manifests.shell.scope import Outcome, Replaced, Scope
 from penstock.manifests.shell.substitutions import run_pure
 from penstock.manifests.shell.text import Text, UnknownError, certain
 
 if TYPE_CHECKING:
-    from penstock.manifests.shell.commands import Command
     from penstock.manifests.shell.run import Run
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
@@ -89,8 +87,8 @@ def program(
 
 def _with(scope: Scope, temporary: Temporary) -> Scope:
     inner = scope.copy(shares_files=True)
-    for name, value in temporary.items():
-        inner.assign(name, value)
+    for name, text in temporary.items():
+        inner.assign(name, text)
         inner.exported.add(name)
     return inner
 
@@ -221,9 +219,7 @@ def follow_shell(run: Run, fields: list[Text], scope: Scope) -> bool:
     return True
 
 
-def _exec(
-    run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
-) -> Outcome:
+def _exec(run: Run, fields: list[Text], scope: Scope, temporary: Temporary) -> Outcome:
     rest = fields[1:]
     inner = _with(scope, temporary)
     while rest and str(rest[0]).startswith("-"):
@@ -238,16 +234,12 @@ def _exec(
     raise Replaced
 
 
-def _eval(
-    run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
-) -> Outcome:
+def _eval(run: Run, fields: list[Text], scope: Scope, temporary: Temporary) -> Outcome:
     text = " ".join(certain(field) for field in fields[1:])
     return run.text(text, scope)
 
 
-def _source(
-    run: Run, fields: list[Text], command: Command, scope: Scope, temporary: Temporary
-) -> Outcome:
+def _source(run: Run, fields: list[Text], scope: Scope, temporary: Temporary) -> Outcome:
     """Follow `source FILE`; a file of the image may set any variable."""
     path = scope.path(certain(fields[1])) if len(fields) > 1 else None
     text = scope.files.get(path) if path else None
@@ -258,7 +250,7 @@ def _source(
     return Outcome(None)
 
 
-SPECIAL: dict[str, Callable[[Run, list[Text], Command, Scope, Temporary], Outcome]] = {
+SPECIAL: dict[str, Callable[[Run, list[Text], Scope, Temporary], Outcome]] = {
     "exec": _exec,
     "eval": _eval,
     ".": _source,

@@ -15,11 +15,19 @@ from typing import Any
 
 from penstock.manifests.shell import commands, tree
 from penstock.manifests.shell.conditions import double_bracket
-from penstock.manifests.shell.flow import Break, Continue, Exit, Leave, Outcome, Replaced
 from penstock.manifests.shell.lex import LexError
-from penstock.manifests.shell.parse import parse
-from penstock.manifests.shell.process import Candidate
-from penstock.manifests.shell.scope import LONGEST, Scope, merge
+from penstock.manifests.shell.process import Candidate, How
+from penstock.manifests.shell.scope import (
+    LONGEST,
+    Break,
+    Continue,
+    Exit,
+    Leave,
+    Outcome,
+    Replaced,
+    Scope,
+    merge,
+)
 from penstock.manifests.shell.substitutions import substitute
 from penstock.manifests.shell.text import LimitError, Text, UnknownError, certain, pattern_of
 from penstock.manifests.shell.words import Expander
@@ -59,7 +67,7 @@ class Run:
         try:
             if self.depth > _MOST_NESTED:
                 raise UnknownError("the script sources itself")
-            return self.block(parse(text), scope)
+            return self.block(tree.parse(text), scope)
         finally:
             self.depth -= 1
 
@@ -106,7 +114,7 @@ class Run:
         before = len(self.candidates)
         with contextlib.suppress(Exit, Leave):
             self.statement(node.body, scope.copy(shares_files=True))
-        commands.in_background(self.candidates, before)
+        commands.mark(self.candidates, before, how=How.BACKGROUND)
         return Outcome(True)
 
     def group(self, node: tree.Group, scope: Scope) -> Outcome:
@@ -193,7 +201,8 @@ class Run:
                 exit_error = error
                 del self.candidates[before:]
         if len(ends) + replaced > 1:
-            commands.make_conditional(self.candidates, start, question)
+            note = f"runs depending on {question}"
+            commands.mark(self.candidates, start, note, is_conditional=True)
         if not ends and exit_error is not None:
             raise exit_error
         scope.become(merge(ends, f"depends on {question}"))
@@ -214,7 +223,7 @@ class Run:
             before = len(self.candidates)
             goes_on = self._round(node.body, scope)
             if not item.is_known:
-                commands.add_note(self.candidates, before, f"runs once for each of {item}")
+                commands.mark(self.candidates, before, f"runs once for each of {item}")
             if not goes_on:
                 break
         return Outcome(True)

@@ -1,4 +1,7 @@
-"""The state of a shell: variables, files, directory; copied for subshells and branches."""
+"""The state of a shell: variables, files, directory; copied for subshells and branches.
+
+A statement ends with an `Outcome`, or leaves a loop, a function or the script.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,49 @@ LOCAL_RANK
 _SET_ELSEWHERE = frozenset(_SET_ELSEWHERE_NAMES.split())
 _PREFIXES = ("DYN_", "POD_", "LWS_", "GROVE_", "KUBERNETES_", "CUDA_", "NVIDIA_", "NCCL_", "OMPI_")
 LONGEST = 131_072  # characters: the longest argument or variable that Linux passes to a program
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a statement leaves behind."""
+
+    # None if only the cluster knows it. Commands other than conditions (`[ … ]`, grep) are assumed
+    # to succeed.
+    status: bool | None
+    # The condition of which the status is unknown.
+    question: str = ""
+    # Known for echo, printf and cat.
+    output: Text | None = None
+
+
+class Leave(Exception):  # noqa: N818  control flow, not an error
+    """Leaves a loop or a function."""
+
+
+class Break(Leave):
+    pass
+
+
+class Continue(Leave):
+    pass
+
+
+class Return(Leave):
+    pass
+
+
+class Exit(Exception):  # noqa: N818
+    """Leaves the script."""
+
+    def __init__(self, status: bool | None) -> None:
+        self.status = status
+
+
+class Replaced(Exit):
+    """`exec`: another program replaces the script."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
 
 
 @dataclass(kw_only=True)
@@ -57,8 +103,8 @@ class Scope:
         return copied
 
     def become(self, other: Scope) -> None:
-        for name, value in vars(other).items():
-            setattr(self, name, value)
+        for name, attribute in vars(other).items():
+            setattr(self, name, attribute)
 
     def note(self, text: str) -> None:
         """Add a note to every process that is started from here on."""
@@ -103,11 +149,11 @@ class Scope:
     def is_declared(self, name: str) -> bool:
         return name in self.values or self.may_be_set_elsewhere(name)
 
-    def assign_item(self, name: str, index: int, value: Text) -> None:
+    def assign_item(self, name: str, index: int, element: Text) -> None:
         current = self.values.get(name, ())
         items = [current] if isinstance(current, Text) else list(current)
         items += [Text()] * (index + 1 - len(items))
-        items[index] = value
+        items[index] = element
         self.assign(name, tuple(items))
 
     def forget(self, name: str, why: str) -> None:
@@ -139,19 +185,19 @@ class Scope:
             self.frames[-1][name] = (self.values.get(name), name in self.exported)
 
     def restore_locals(self) -> None:
-        for name, (value, was_exported) in self.frames.pop().items():
+        for name, (previous, was_exported) in self.frames.pop().items():
             self.remove(name)
-            if value is not None:
-                self.assign(name, value)
+            if previous is not None:
+                self.assign(name, previous)
             if was_exported:
                 self.exported.add(name)
 
     def number(self, name: str) -> int:
         """A variable in arithmetic: 0 if unset; UnknownError if it is not a known number."""
-        value = self.find(name)
-        if value is None and not self.may_be_set_elsewhere(name):
-            value = Text()
-        text = certain(first(value if value is not None else self.get(name, name))).strip()
+        variable = self.find(name)
+        if variable is None and not self.may_be_set_elsewhere(name):
+            variable = Text()
+        text = certain(first(variable if variable is not None else self.get(name, name))).strip()
         try:
             return int(text or "0")
         except ValueError:
@@ -160,9 +206,9 @@ class Scope:
     def environment(self) -> dict[str, Text]:
         """The exported variables; an array cannot be exported."""
         return {
-            name: value
-            for name, value in self.values.items()
-            if name in self.exported and isinstance(value, Text)
+            name: variable
+            for name, variable in self.values.items()
+            if name in self.exported and isinstance(variable, Text)
         }
 
     def path(self, text: str) -> str | None:
@@ -192,18 +238,18 @@ class Scope:
             self.lost[at] = why
 
 
-def _appended(current: Value | None, value: Value) -> Value:
-    if isinstance(value, tuple):
+def _appended(current: Value | None, addition: Value) -> Value:
+    if isinstance(addition, tuple):
         items = () if current is None else ((current,) if isinstance(current, Text) else current)
-        return (*items, *value)
+        return (*items, *addition)
     if isinstance(current, tuple):
-        return (first(current) + value, *current[1:])
-    return value if current is None else current + value
+        return (first(current) + addition, *current[1:])
+    return addition if current is None else current + addition
 
 
 def start(env: Mapping[str, str], unknown: Mapping[str, str]) -> Scope:
     """The scope of a shell in a container's environment."""
-    values: dict[str, Value] = {name: Text.known(value) for name, value in env.items()}
+    values: dict[str, Value] = {name: Text.known(text) for name, text in env.items()}
     return Scope(values=values, exported=set(env), unknown=dict(unknown))
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 
-from penstock.manifests.shell.lex import LexError
-from penstock.manifests.shell.parse import parse
+from penstock.manifests.shell.lex import LexError, Token
 from penstock.manifests.shell.scope import Scope
 from penstock.manifests.shell.text import Text, UnknownError, certain
-from penstock.manifests.shell.tree import Simple, Token
+from penstock.manifests.shell.tree import Simple, parse
 from penstock.manifests.shell.words import Expander
 
 

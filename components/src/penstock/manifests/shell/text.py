@@ -85,6 +85,16 @@ def first(value: Value) -> Text:
     return value[0] if value else Text()
 
 
+def as_text(value: Value) -> Text:
+    """The text, or the elements of an array with blanks between them."""
+    return value if isinstance(value, Text) else Text.join(value, " ")
+
+
+def is_filled(text: Text) -> bool:
+    """Whether the text is not empty; raises UnknownError if nothing of it is known."""
+    return any(piece.text and not piece.why for piece in text.pieces) or bool(certain(text))
+
+
 def pattern_of(pieces: Iterable[tuple[Piece, bool]]) -> str:
     """A regular expression for ``re.fullmatch``; raises UnknownError if a part is unknown."""
     parts = []

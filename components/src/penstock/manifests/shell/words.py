@@ -11,7 +11,7 @@ from penstock.manifests.shell import parameters
 from penstock.manifests.shell.arithmetic import evaluate
 from penstock.manifests.shell.lex import LexError, skip
 from penstock.manifests.shell.scope import Scope
-from penstock.manifests.shell.text import Piece, Text, UnknownError, Value, certain
+from penstock.manifests.shell.text import Piece, Text, UnknownError, Value, as_text, certain
 
 _PLAIN = re.compile(r"[^\\'\"`$~\s]+|\s+")
 _PLAIN_DOUBLE = re.compile(r"[^\\`$]+")
@@ -49,27 +49,18 @@ class _Fields:
         if not self.splits or not self.separators:
             self.add(text, quoted=False)
             return
+        # Each separator that is no blank ends a field, which may be empty.
+        is_hard = bool(self.separators.strip())
+        separator = f"[{re.escape(self.separators)}]" + ("" if is_hard else "+")
         for piece in text.pieces:
-            if piece.why:
-                self.add(Text((piece,)), quoted=False)
-                continue
-            if self.separators.strip():
-                self._split_hard(piece.text)
-                continue
-            for index, part in enumerate(re.split(f"[{self.separators}]+", piece.text)):
+            parts = [piece.text] if piece.why else re.split(separator, piece.text)
+            for index, part in enumerate(parts):
+                if index and is_hard:
+                    self.current = self.current or []
                 if index:
                     self.end()
                 if part:
-                    self.add(Text.known(part), quoted=False)
-
-    def _split_hard(self, text: str) -> None:
-        """Split at separators that are not blanks: each ends a field, which may be empty."""
-        for index, part in enumerate(re.split(f"[{re.escape(self.separators)}]", text)):
-            if index:
-                self.current = self.current or []
-                self.end()
-            if part:
-                self.add(Text.known(part), quoted=False)
+                    self.add(Text((Piece(part, piece.why),)), quoted=False)
 
     def elements(self, items: tuple[Text, ...], *, quoted: bool) -> None:
         self.empty_lists += not items
@@ -117,8 +108,8 @@ class Expander:
         plain = certain(self.document(text))
         return evaluate(plain, self.scope.number, self._put)
 
-    def _put(self, name: str, value: int) -> None:
-        self.scope.assign(name, Text.known(str(value)))
+    def _put(self, name: str, number: int) -> None:
+        self.scope.assign(name, Text.known(str(number)))
 
     def _run(self, word: str, *, splits: bool) -> list[list[tuple[Piece, bool]]]:
         sink = _Fields(splits=splits, separators=self.scope.separators())
@@ -143,7 +134,7 @@ class Expander:
             elif char == "`":
                 self._backticks(text[at:end], sink, quoted=False)
             elif char == "~" and at == 0 and text[1:2] in ("", "/"):
-                sink.add(_text(self.scope.get("HOME", "~")), quoted=True)
+                sink.add(as_text(self.scope.get("HOME", "~")), quoted=True)
             elif char in "<>" and end > at + 1:
                 why = f"{text[at:end]}: a process substitution"
                 sink.add(Text.unknown(text[at:end], why), quoted=False)
@@ -224,9 +215,7 @@ class Expander:
             else:
                 self._scan(result.word, sink, splits_blanks=sink.splits)
         elif isinstance(result, parameters.Joined) and quoted:
-            sink.add(Text.join(result.items, self.scope.separators()[:1]), quoted=True)
-        elif isinstance(result, parameters.Joined):
-            sink.elements(result.items, quoted=False)
+            sink.add(Text.join(result, self.scope.separators()[:1]), quoted=True)
         else:
             self._emit(result, sink, quoted=quoted)
 
@@ -243,17 +232,13 @@ class Expander:
                 at = at + 1 if word[at] == "'" else skip(word, at)
         self._double(word[plain:], sink, quotes=True)
 
-    def _emit(self, value: Value, sink: _Fields, *, quoted: bool) -> None:
-        if isinstance(value, tuple):
-            sink.elements(value, quoted=quoted)
+    def _emit(self, expansion: Value, sink: _Fields, *, quoted: bool) -> None:
+        if isinstance(expansion, tuple):
+            sink.elements(expansion, quoted=quoted)
         elif quoted:
-            sink.add(value, quoted=True)
+            sink.add(expansion, quoted=True)
         else:
-            sink.split(value)
-
-
-def _text(value: Value) -> Text:
-    return value if isinstance(value, Text) else Text.join(value, " ")
+            sink.split(expansion)
 
 
 def _finished(pieces: list[tuple[Piece, bool]]) -> Text:

@@ -1,4 +1,4 @@
-"""Flags that a module does not have in the version of the image.
+"""Flags that a module does not have in the version of the image, and what replaces them.
 
 The tables of the newest release come from the parsers; `engines/flag_history.py` knows the others.
 """
@@ -6,14 +6,12 @@ The tables of the newest release come from the parsers; `engines/flag_history.py
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
-from penstock.checks.absence import EVERY_RELEASE, Absence, outside
 from penstock.checks.finding import Fix
-from penstock.checks.rules.command_line.connector_flag import FLAG as CONNECTOR
-from penstock.checks.rules.command_line.connector_flag import instead_of_flag
 from penstock.checks.rules.command_line.given_flags import (
     FileFlag,
     absent_in,
@@ -21,13 +19,13 @@ from penstock.checks.rules.command_line.given_flags import (
     file_flags,
     may_be_any_build,
 )
-from penstock.checks.version_range import PENSTOCK, Versions
+from penstock.checks.version_range import EVERY_RELEASE, PENSTOCK, Absence, Versions, outside
 from penstock.engines.equivalent_flags import ONLY_DOCUMENTED, SAME, SIMILAR, owner, same_meaning
 from penstock.engines.flag_history import flag_names, has_history, presence, releases_of
 from penstock.engines.flags import REMOVED, FlagTable, GivenFlag, Removed
 from penstock.engines.releases import DEPLOYED, OLDEST, RELEASES, following
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Launch
+from penstock.manifests.deployment import Launch, Role
 from penstock.manifests.flags import flag_value
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -133,7 +131,7 @@ def removed_flags(deployment: ServingDeployment) -> Iterator[tuple[UsedFlag, Abs
 
 
 def _replacement(deployment: ServingDeployment, used: UsedFlag) -> Fix:
-    if used.given is not None and used.flag == CONNECTOR:
+    if used.given is not None and used.flag == FLAG:
         return instead_of_flag(deployment, used.location.component, used.given)
     if used.given is not None and used.module in CONFIGURED:
         return Fix(text=f"Replace {used.name} with a field of the JSON or YAML of --config.")
@@ -252,3 +250,67 @@ def _older(module: str, argument: GivenFlag) -> Fix:
 
 def _newer(name: str) -> Fix:
     return Fix(text=f"Remove {name}, or use an image of a release that has it.")
+
+
+FLAG, VARIABLE = "--connector", "DYN_CONNECTOR"
+NONE = ("none", "null")
+KVBM = "kvbm.vllm_integration.connector"
+# `_connector_to_kv_transfer_json` in dynamo/vllm/args.py of 1.6.1.
+CONNECTORS: Mapping[str, Mapping[str, str]] = {
+    "lmcache": {"kv_connector": "LMCacheConnectorV1"},
+    "flexkv": {"kv_connector": "FlexKVConnectorV1"},
+    "nixl": {"kv_connector": "NixlConnector"},
+    "kvbm": {"kv_connector": "DynamoConnector", "kv_connector_module_path": KVBM},
+}
+NIXL_ROLES = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer"}
+
+
+def names_connector(flag: GivenFlag | None) -> bool:
+    """Whether the flag asks for a connector."""
+    return flag is not None and bool(_named(_words(flag)))
+
+
+def instead_of_flag(deployment: ServingDeployment, component: str, flag: GivenFlag) -> Fix:
+    """What to write instead of the flag."""
+    return _fix(deployment, component, FLAG, _named(_words(flag)))
+
+
+def instead_of_variable(deployment: ServingDeployment, component: str, text: str) -> Fix:
+    """What to write instead of the variable."""
+    fix = _fix(deployment, component, VARIABLE, _named(text.split()))
+    return replace(fix, env={VARIABLE: None}, replaces=None)
+
+
+def _fix(deployment: ServingDeployment, component: str, name: str, names: Sequence[str]) -> Fix:
+    worker = next((w for w in deployment.workers if w.name == component), None)
+    if not names:
+        return Fix(text=f"Remove {name}; without it there is no connector.")
+    if worker is not None and worker.get("kv-transfer-config") is not None:
+        return Fix(text=f"Remove {name}; --kv-transfer-config names the connector.")
+    if worker is None or any(word not in CONNECTORS for word in names):
+        return Fix(text=f"Use --kv-transfer-config instead of {name}.")
+    config = {"kv-transfer-config": _transfer_config(names, worker.role)}
+    text = f"Replace {name} with --kv-transfer-config."
+    return Fix(text=text, config=config, replaces=name)
+
+
+def _words(flag: GivenFlag) -> tuple[str, ...]:
+    return ((flag.text or ""), *flag.more)
+
+
+def _named(words: Sequence[str]) -> list[str]:
+    return [word.lower() for word in words if word and word.lower() not in NONE]
+
+
+def _transfer_config(names: Sequence[str], role: Role) -> dict[str, Any]:
+    """Several connectors become one PdConnector."""
+    roles = {"nixl": NIXL_ROLES.get(role, "kv_both")}
+    parts = [{**CONNECTORS[name], "kv_role": roles.get(name, "kv_both")} for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    return {
+        "kv_connector": "PdConnector",
+        "kv_role": "kv_both",
+        "kv_connector_extra_config": {"connectors": parts},
+        "kv_connector_module_path": KVBM,
+    }

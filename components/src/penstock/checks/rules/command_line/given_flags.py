@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.absence import EVERY_PUBLISHED, EVERY_RELEASE
 from penstock.checks.finding import Level
 from penstock.checks.rules.containers import NVIDIA_IMAGE
-from penstock.checks.version_range import Versions
+from penstock.checks.version_range import EVERY_PUBLISHED, EVERY_RELEASE, Versions
 from penstock.engines.flag_history import flag_names, has_history
 from penstock.engines.flags import FlagTable, GivenFlag, arguments_of, flag_table, given_flags
 from penstock.engines.settings import Location

@@ -25,19 +25,19 @@ ENGINE_OF_IMAGE: Mapping[str, str] = {
 # The images that NVIDIA has published, and the release that had them first: Dynamo's pages
 # "Release Artifacts" of 0.9 to 1.6 and "Nightly Release Info", and that of ModelExpress. The
 # inventory begins at 0.6.
-OLDEST = "0.6"
+FIRST_LISTED = "0.6"
 FIRST_RELEASE: Mapping[str, str] = {
-    **dict.fromkeys(IMAGE_OF_ENGINE.values(), OLDEST),
-    **{f"{image}-nightly": OLDEST for image in IMAGE_OF_ENGINE.values()},
-    "kubernetes-operator": OLDEST,
-    "modelexpress-server": OLDEST,
+    **dict.fromkeys(IMAGE_OF_ENGINE.values(), FIRST_LISTED),
+    **{f"{image}-nightly": FIRST_LISTED for image in IMAGE_OF_ENGINE.values()},
+    "kubernetes-operator": FIRST_LISTED,
+    "modelexpress-server": FIRST_LISTED,
     "dynamo-frontend": "0.8",
     "snapshot-agent": "1.0",
     "dynamo-planner": "1.1",
     # The page of 1.6 has it; which release was the first is not known.
-    "dynamo-sidecar": OLDEST,
+    "dynamo-sidecar": FIRST_LISTED,
     # Not in the inventory, but Dynamo's profiler derives its name from the planner's image.
-    "epp-image": OLDEST,
+    "epp-image": FIRST_LISTED,
 }
 _SUGGESTED = [image for image in FIRST_RELEASE if image != "epp-image"]
 _OF_NVIDIA = re.compile(r"^nvcr\.io/nvidia/ai-dynamo/([\w.-]+)(:v?\d+\.\d+\.\d+)?")

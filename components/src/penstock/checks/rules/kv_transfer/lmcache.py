@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.checks.rules.containers import number_of
 from penstock.checks.rules.kv_transfer.vllm_connectors import connector_of
 from penstock.engines.settings import Location
 from penstock.serving.deployment import ServingDeployment
@@ -63,10 +64,7 @@ class LMCacheSettings:
 
     def number(self, key: str) -> float | None:
         setting = self.get(key)
-        try:
-            return None if isinstance(setting, bool) else float(str(setting))
-        except ValueError:
-            return None
+        return None if isinstance(setting, bool) else number_of(setting)
 
     def ports(self, key: str) -> list[Any] | None:
         ports = self.get(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.checks.rules.command_line.connector_flag import names_connector
+from penstock.checks.rules.command_line.absent_flags import names_connector
 from penstock.manifests.deployment import Role
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker

@@ -41,9 +41,15 @@ WITHOUT_HMA = (
     *("DynamoConnector", "LMCacheConnectorV1", "LMCacheMPConnector", "FlexKVConnectorV1"),
     *("HF3FSKVConnector", "ExampleConnector", "P2pNcclConnector"),
 )
+# They work only with prefix caching.
+OFFLOADING = ("OffloadingConnector", "SimpleCPUOffloadConnector")
 # (role of the worker, kv_role) that MooncakeConnector refuses.
 WRONG_ROLES = ((Role.PREFILL, "kv_consumer"), (Role.DECODE, "kv_producer"))
-ATTENTION_BACKENDS = ("attention-backend", "attention-config.backend")
+# The keys of vLLM's attention backend.
+BACKEND_KEYS = ("attention-backend", "attention-config.backend")
+# Models whose own code selects among attention backends, and that keep one latent for all heads,
+# although their configuration is not that of MLA.
+OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 # Where one is set, vLLM selects another backend than FlashInfer.
 NO_TRTLLM = ("VLLM_BATCH_INVARIANT", "VLLM_ATTENTION_BACKEND", "VLLM_USE_TRTLLM_ATTENTION")
 # `get_supported_head_sizes`: for others vLLM does not select FlashInfer.
@@ -183,14 +189,14 @@ def joins_layers(worker: Worker) -> bool:
 
 def attention_backend_key(worker: Worker) -> str | None:
     """The key that sets the attention backend."""
-    return next((key for key in ATTENTION_BACKENDS if worker.get(key) is not None), None)
+    return next((key for key in BACKEND_KEYS if worker.get(key) is not None), None)
 
 
 def uses_flashinfer(worker: Worker, facts: ModelFacts | None) -> bool:
     """Whether FlashInfer computes the attention of a model with sinks."""
     if facts is None or not facts.has_sinks or not facts.head_sizes:
         return False
-    backends = [worker.get(key) for key in ATTENTION_BACKENDS]
+    backends = [worker.get(key) for key in BACKEND_KEYS]
     names = [str(backend).upper() for backend in backends if backend is not None]
     launch = worker.launch
     return (

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from penstock.checks.version_range import UNCHANGED, Versions
 from penstock.manifests.deployment import Engine
-from penstock.models.known import exact_config
-from penstock.serving.worker import Worker
 
-# vLLM's attention backends.
-BACKEND_KEYS = ("attention-backend", "attention-config.backend")
-# Models whose own code selects among attention backends.
-OWN_SELECTION = ("deepseek_v4", "deepseek_v41_text", "deepseek_ref", "glm5_next_text")
 # `supports_compute_capability`: the generations (SM / 10) of GPUs.
 GENERATIONS: Mapping[str, tuple[int, ...]] = {
     "FLASH_ATTN_MLA": (9,),
@@ -64,14 +57,3 @@ BLACKWELL_ONLY: Mapping[Engine, Mapping[str, Versions]] = {
         "modelopt_mxfp8": Versions(vllm="<0.20"),
     },
 }
-_NAMED_FP4 = re.compile(r"[-_.](nv)?fp4\b", re.IGNORECASE)
-
-
-def is_nvfp4(worker: Worker) -> bool:
-    """Whether the checkpoint's config says so or, if it is unknown, its name does."""
-    name = str(worker.value("model") or "")
-    config = exact_config(name)
-    section = config.get("quantization_config") if config is not None else None
-    if isinstance(section, dict):
-        return str(section.get("quant_algo", "")).upper() == "NVFP4"
-    return config is None and _NAMED_FP4.search(name.rstrip("/").rpartition("/")[2]) is not None

@@ -8,7 +8,7 @@ from penstock.checks.rules.engine_config.accepted_values import FOLDED
 from penstock.checks.version_range import Versions
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.sections import PASSES, SectionError
-from penstock.engines.setting_names import PARTS
+from penstock.engines.settings import PARTS
 from penstock.engines.value_history import is_known, names
 from penstock.manifests.deployment import Engine
 from penstock.serving.worker import Worker
@@ -53,15 +53,15 @@ def is_in_section(worker: Worker, flag: str) -> bool:
     return isinstance(values, Mapping) and values.get(name) is not None
 
 
-def is_of_other_versions(error: SectionError, key: str, value: object) -> bool:
+def is_of_other_versions(error: SectionError, key: str, setting: object) -> bool:
     """Whether another version of vLLM accepts the key or value."""
-    kind, table, entry = _entry(error, key, value)
+    kind, table, entry = _entry(error, key, setting)
     return bool(kind) and is_known(Engine.VLLM, kind, table, entry)
 
 
-def refusing_versions(error: SectionError, key: str, value: object) -> Versions | None:
+def refusing_versions(error: SectionError, key: str, setting: object) -> Versions | None:
     """The versions that refuse the key or value; None: every version does."""
-    kind, table, entry = _entry(error, key, value)
+    kind, table, entry = _entry(error, key, setting)
     if not kind:
         return None
     if table not in names(Engine.VLLM, kind):
@@ -70,10 +70,10 @@ def refusing_versions(error: SectionError, key: str, value: object) -> Versions 
     return Versions(vllm=f">={first}") if first else None
 
 
-def _entry(error: SectionError, key: str, value: object) -> tuple[str, str, str]:
+def _entry(error: SectionError, key: str, setting: object) -> tuple[str, str, str]:
     """Kind, name and value in engines/data/value_history.json; empty for a number out of bounds."""
     if error.is_key:
         section, _, name = key.rpartition(".")
         return "sections", section, name.replace("-", "_")
-    text = str(value).upper() if key in FOLDED else str(value)
+    text = str(setting).upper() if key in FOLDED else str(setting)
     return ("choices", key, text) if error.is_choice else ("", "", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from penstock.checks.rules.containers import Process, mappings, truth
+from penstock.checks.rules.containers import Process, mappings, security_context, truth
 from penstock.checks.rules.pods.pod_containers import containers_of
 from penstock.checks.version_range import Versions
 from penstock.engines.settings import Location
@@ -83,7 +83,7 @@ def may_have_token(process: Process) -> bool:
 
 def user_of(worker: Worker) -> int | None:
     """The user of the main container; None if the image or the cluster decides."""
-    uid = worker.pod.containers[0].cursor["securityContext"]["runAsUser"].value
+    uid = security_context(worker.pod).get("runAsUser")
     if uid is None:
         uid = as_mapping(worker.pod.spec.get("securityContext")).get("runAsUser")
     return uid if isinstance(uid, int) and not isinstance(uid, bool) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.rules.containers import mappings
+from penstock.checks.rules.containers import mappings, resources_of
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.manifests.documents import Cursor
@@ -117,7 +117,7 @@ def shared_memory(pod: Pod) -> float | None:
 
 def memory_limit(pod: Pod) -> float | None:
     """Bytes that the main container may use; None if unset or unreadable."""
-    for resources in (pod.containers[0].cursor["resources"], pod.resources):
+    for resources in resources_of(pod):
         if (limit := resources["limits"]["memory"].value) is not None:
             return memory_of(limit)
     return None
@@ -127,7 +127,7 @@ def amounts(deployment: ServingDeployment) -> Iterator[tuple[Component, str, Any
     """(component, name, amount, field) of cpu, memory and shared memory."""
     for component in deployment.components:
         pod = deployment.pods[component.name]
-        for resources in (pod.containers[0].cursor["resources"], pod.resources):
+        for resources in resources_of(pod):
             for side in ("limits", "requests"):
                 for name in ("cpu", "memory"):
                     amount = as_mapping(resources[side].value).get(name)

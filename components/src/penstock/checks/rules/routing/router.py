@@ -1,4 +1,4 @@
-"""What the router weighs, and which workers publish KV events and cache prefixes."""
+"""What the router weighs, its settings, and which workers publish KV events and cache prefixes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from penstock.checks.rules.containers import truth
-from penstock.engines.settings import Setting
+from penstock.checks.rules.containers import Process, mappings, number_of, truth
+from penstock.engines.settings import Location, Setting
 from penstock.manifests.deployment import Engine
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -105,14 +105,7 @@ def weighs_prefixes(deployment: ServingDeployment) -> bool:
     if load_aware and str(load_aware.value).lower() in ("true", "1", "yes"):
         return False
     settings = (router_setting(deployment, flag) for flag in CREDITS)
-    return not any(setting and _is_zero(setting.value) for setting in settings)
-
-
-def _is_zero(value: Any) -> bool:
-    try:
-        return float(str(value)) == 0
-    except ValueError:
-        return False
+    return not any(setting and number_of(setting.value) == 0 for setting in settings)
 
 
 def is_off(setting: Setting | None) -> bool:
@@ -191,3 +184,44 @@ def _credits(selection: Mapping[str, Any]) -> Iterator[float]:
         credit = (instances[name].get("parameters") or {}).get("overlap_score_credit")
         if credit is not None:
             yield float(credit)
+
+
+def setting_of(process: Process, flag: str) -> Setting | None:
+    """The text of a router setting, by flag or variable."""
+    setting = process.text(flag, variable_of(flag))
+    return Setting(*setting) if setting is not None else None
+
+
+def router_mode_of(process: Process) -> str:
+    """The router mode of a frontend or router."""
+    is_load_aware = place_if_on(process, "--load-aware", "DYN_ROUTER_LOAD_AWARE")
+    if process.launch.module == "dynamo.router" or is_load_aware:
+        return "kv"
+    mode = setting_of(process, "--router-mode")
+    return str(mode.value) if mode is not None else "round-robin"
+
+
+def place_if_on(process: Process, flag: str, variable: str = "") -> Location | None:
+    """The place of a switch that is on."""
+    variable = variable or variable_of(flag)
+    argument = process.flag(flag)
+    if argument is not None:
+        return process.location("args", argument.spelling) if argument.value is True else None
+    return process.location("env", variable) if truth(process.launch.env.get(variable)) else None
+
+
+def first_router_setting(process: Process) -> Location | None:
+    """The place of the first router setting that a component has itself."""
+    for argument in process.flags:
+        if (
+            argument.spelling.startswith(("--router-", "--no-router-"))
+            and argument.flag is not None
+        ):
+            return process.location("args", argument.spelling)
+    # The first entries are those of the whole deployment, which the frontend needs.
+    entries = (entry for env in process.container.env.env[1:] for entry in mappings(env.value))
+    names = {str(entry.get("name")) for entry in entries}
+    for name in process.launch.env:
+        if name.startswith("DYN_ROUTER_") and name in names:
+            return process.location("env", name)
+    return None
