@@ -60,6 +60,7 @@ OTHERS = {
 }
 SECTION_KEYS = (
     *("quant_method", "quant_algo", "weight_block_size", "config_groups", "format"),
+    "moe_quant_algo",
     *("kv_cache_quant_algo", "kv_cache_scheme"),
 )
 

@@ -11,6 +11,7 @@ from tests.checks.support import OMIT, Case, Words, X, dump, vary
 DENSE, EXPERTS, FP8 = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8"
 HYBRID, MAMBA = "Qwen/Qwen3.5-35B-A3B", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
 V4, V4_FP8 = "deepseek-ai/DeepSeek-V4-Flash", "sgl-project/DeepSeek-V4-Flash-FP8"
+V4_NVFP4 = "nvidia/DeepSeek-V4-Flash-NVFP4"
 SPARSE, LATENT = "zai-org/GLM-5.2-FP8", "deepseek-ai/DeepSeek-R1"
 LLAMA4 = "nvidia/Llama-4-Scout-17B-16E-Instruct-NVFP4"
 GEMMA = "google/gemma-4-31B-it"
@@ -181,6 +182,13 @@ KERNELS = (
     ),
     vary("PS940", sglang, X, moe_runner_backend="flashinfer_cutlass")(
         "Qwen/Qwen3-30B-A3B-Instruct-2507-FP8", "acme/Qwen3-30B-A3B-Instruct-2507"
+    ),
+    # experts in NVFP4, although the quant_method is fp8
+    vary("PS940", sglang, X, moe_runner_backend="flashinfer_cutlass")(
+        FP8, V4_NVFP4, fixed=sglang(FP8)
+    ),
+    vary("PS97010", sglang, X, "1.6.1", moe_runner_backend="flashinfer_cutedsl")(
+        FP8, V4_NVFP4, fixed=sglang(FP8, "1.6.1")
     ),
     vary("PS941", vllm, DENSE, "1.0.2", X, dtype="half", kv_cache_dtype="fp8")(
         "v100", "a100", fixed=vllm(DENSE, "1.0.2", "v100", dtype="half")

@@ -1,4 +1,4 @@
-"""Fixes and places that the reviews of the ninth and tenth sample called wrong."""
+"""Fixes and places that the reviews of the ninth, tenth and twelfth sample called wrong."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import pytest
 
 from penstock.checks.finding import Finding
 from tests.checks.cases_autoscaling import beside
-from tests.checks.own_manifests import alpha, claim
+from tests.checks.model_folders import model
+from tests.checks.own_manifests import alpha, claim, component, deployment, flags
 from tests.checks.support import (
     REMOVE,
+    SGLANG_AGG,
     check,
     dump,
     fired,
+    graph,
     trtllm_disagg,
     vllm_agg_dgd,
     vllm_disagg_dgd,
@@ -250,3 +253,136 @@ def test_the_buffers_of_nixl_on_an_xpu(image: str, is_xpu: bool) -> None:
 def test_a_planner_keeps_the_names_of_its_file() -> None:
     message = "optimization_target throughput ignores ttft and itl_ms"
     assert only(beside(ttft=300, itl_ms=20), "PS813").message == message
+
+
+COMPONENTS = "dgd/spec/components"
+EXPRESS = f"{NVIDIA}/modelexpress-server"
+
+
+def with_express(image: str, *command: str) -> str:
+    """An aggregated deployment, with another component of type frontend."""
+    main = {"name": "main", "image": image, "command": [*command], "args": []}
+    pod = {"spec": {"containers": [main]}}
+    express = {"name": "express", "type": "frontend", "replicas": 1, "podTemplate": pod}
+    return vllm_agg_dgd({f"{COMPONENTS}/express": express, f"{COMPONENTS}/frontend/replicas": 1})
+
+
+@pytest.mark.parametrize("image", [f"{EXPRESS}:0.3.0", "registry.example/modelexpress:0.5.1"])
+def test_modelexpress_has_other_versions_and_is_no_frontend(image: str) -> None:
+    of_frontend = {"PS505", "PS904", "PS905"}
+    assert of_frontend & fired(with_express(image, "./modelexpress-server")) == set()
+    text = with_express(f"{NVIDIA}/vllm-runtime:1.3.1", "python3", "-m", "dynamo.frontend")
+    assert {"PS904", "PS905"} <= fired(text)
+
+
+def test_only_components_that_run_the_frontend_are_counted() -> None:
+    def without_sync(text: str) -> str:
+        return text.replace("--router-replica-sync", "--no-router-replica-sync")
+
+    image = f"{NVIDIA}/vllm-runtime:1.6.1"
+    frontend = ("python3", "-m", "dynamo.frontend", "--no-router-replica-sync")
+    assert "PS505" in fired(without_sync(with_express(image, *frontend)))
+    other = without_sync(with_express(image, "nginx"))
+    assert "PS505" not in fired(other)
+    single = [finding for finding in check(other) if finding.rule == "PS810"]
+    assert [finding.component for finding in single] == ["frontend"]
+
+
+def on_rtx(tp: int, nodes: int) -> str:
+    args = flags("openai/gpt-oss-120b", tensor_parallel_size=tp)
+    worker = component("vllm", *args, gpus=tp // nodes, gpu="rtx")
+    return deployment(worker | ({"multinode": {"nodeCount": nodes}} if nodes > 1 else {}))
+
+
+def test_gpus_without_nvlink_use_pcie_inside_of_a_node() -> None:
+    assert "PS207" not in fired(on_rtx(8, 1))
+    finding = only(on_rtx(16, 2), "PS207")
+    assert "larger than the 8 GPUs of the worker on a node" in finding.message
+    assert finding.fix.startswith("Limit tensor parallelism to 8,")
+
+
+REASONING, TOOLS = ("--reasoning-parser", "kimi_k2"), ("--tool-call-parser", "kimi_k2")
+
+
+@pytest.mark.parametrize(
+    ("engine", "parsers", "fix"),
+    [
+        (
+            "sglang",
+            (*REASONING, *TOOLS),
+            "Replace --reasoning-parser with --dyn-reasoning-parser kimi_k25. "
+            "Replace --tool-call-parser with --dyn-tool-call-parser kimi_k2.",
+        ),
+        (
+            "sglang",
+            TOOLS,
+            "Set --dyn-reasoning-parser kimi_k25. "
+            "Replace --tool-call-parser with --dyn-tool-call-parser kimi_k2.",
+        ),
+        # vLLM's own parser may stay: it is for structured output
+        (
+            "vllm",
+            REASONING,
+            "Set --dyn-reasoning-parser kimi_k25 and --dyn-tool-call-parser kimi_k2.",
+        ),
+    ],
+)
+def test_dynamos_parsers_replace_those_of_sglang(
+    engine: str, parsers: tuple[str, ...], fix: str
+) -> None:
+    worker = component(engine, "--model", "moonshotai/Kimi-K2.5", *parsers)
+    finding = only(deployment(worker), "PS602")
+    assert finding.fix == fix
+    assert bool(finding.yaml) is (engine == "vllm")
+
+
+def large(layers: int) -> dict[str, Any]:
+    folder = model(
+        f"llama-{layers}",
+        model_type="llama",
+        num_hidden_layers=layers,
+        num_attention_heads=64,
+        hidden_size=8192,
+        intermediate_size=28672,
+    )
+    one_gpu = {"hardware": {"gpu": "h200", "gpus_per_node": 8}, "worker/gpus": 1}
+    return one_gpu | {"model/id": "acme/m", "model/path": folder, "model/context_length": 8192}
+
+
+@pytest.mark.parametrize(
+    ("layers", "fix"),
+    [
+        (40, "Set the memory fraction to 0.9."),
+        (72, "Reduce max-running-requests and chunked-prefill-size, or use more GPUs: the weights"),
+    ],
+)
+def test_a_lower_memory_fraction_holds_the_weights(layers: int, fix: str) -> None:
+    text = graph(SGLANG_AGG, large(layers) | {"worker/config/mem-fraction-static": 0.97})
+    finding = only(text, "PS306")
+    assert finding.fix.startswith(fix)
+    assert ("0.9" in finding.yaml) is (layers == 40)
+
+
+def test_without_the_size_of_the_weights_the_fix_is_a_condition() -> None:
+    args = ("--model-path", "acme/unknown", "--mem-fraction-static", "0.97")
+    finding = only(deployment(component("sglang", *args)), "PS306")
+    assert finding.fix.startswith("If the weights and the KV cache fit into 90% of the memory, set")
+    assert finding.yaml == ""
+
+
+@pytest.mark.parametrize(("end", "in_script"), [(' "$@"', False), (" -m dynamo.trtllm", True)])
+def test_a_script_that_passes_its_arguments_on_is_not_edited(end: str, in_script: bool) -> None:
+    script = ["bash", "-c", f"exec python3{end}", "--"]
+    words = ["-m", "dynamo.trtllm", "--model-path", "openai/gpt-oss-120b"]
+    worker = component("trtllm")
+    worker["podTemplate"]["spec"]["containers"][0] |= {"command": script, "args": words}
+    finding = only(deployment(worker), "PS501")
+    assert ("in the launch script" in finding.fix) is in_script
+    assert ("--publish-kv-events" in finding.yaml) is not in_script
+
+
+def test_the_host_of_an_address_in_a_variable_may_be_a_placeholder() -> None:
+    variables = {"HF_ENDPOINT": "http://<hub-endpoint>:8001", "NOTE": "as in http://<host>"}
+    text = deployment(component("vllm", *flags("Qwen/Qwen3-8B"), env=variables))
+    finding = only(text, "PS909")
+    assert finding.message == "<hub-endpoint> in 1 place must be replaced"

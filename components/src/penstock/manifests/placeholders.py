@@ -13,10 +13,15 @@ from dataclasses import dataclass
 from penstock.errors import Problem, ProblemKind
 from penstock.manifests.documents import Cursor
 
+# The host of a value that is an address: `http://<endpoint>:8001`. In a longer text it may be part
+# of a comment.
+_SCHEMES = ("http", "https", "grpc", "tcp", "nats", "redis")
+_HOST = "|".join(rf"(?<=\A{scheme}://)<[A-Za-z][A-Za-z0-9_. -]*>" for scheme in _SCHEMES)
 _ANYWHERE = re.compile(
     r"<(your|YOUR|my|MY|replace|REPLACE|insert|INSERT)[-_ ][^<>\n]*>"
     r"|\b(REPLACE|CHANGE|FILL)[-_]?(ME|THIS|IN|WITH_[A-Z_]+)\b"
     r"|\{\{-?\s*(\.[A-Z]|include\b|if\b|range\b|end\b|toYaml\b)[^\n]*?\}\}"
+    rf"|{_HOST}"
 )
 # A lower-case name stands for a value or a part of an image, as in `$ignore` of Dynamo's golden
 # files (operator/internal/testing/golden/DESIGN.md); inside of other text it may be anything.

@@ -59,6 +59,8 @@ class ModelFacts:
     index_pool: int | None
     # `quant_method`: "none" if the weights are not quantized, None if unknown.
     quantization: str | None
+    # Whether the experts are in NVFP4 although `quant_method` is that of the other layers.
+    has_nvfp4_experts: bool
     # The block size of the weights' scales: (rows, columns).
     weight_block: tuple[int, int] | None
     # The type that the checkpoint's quantization sets for the KV cache.
@@ -101,10 +103,21 @@ def facts_of(config: Config, *, is_exact: bool = True) -> ModelFacts:
         has_sinks=kind in SINKS,
         index_pool=positive_int(config.get("index_kpool")),
         quantization=str(section.get("quant_method", "none")).lower() if is_exact else None,
+        has_nvfp4_experts=bool(experts) and _has_nvfp4_experts(section),
         weight_block=_weight_block(section),
         kv_dtype="fp8" if str(section.get("kv_cache_quant_algo")).upper() == "FP8" else None,
         recurrent=recurrent_state(config, kind),
     )
+
+
+def _has_nvfp4_experts(section: Config) -> bool:
+    """Whether ModelOpt has quantized only the experts of an FP8 checkpoint, as in NVIDIA's
+    DeepSeek-V4: SGLang reads `moe_quant_algo` (configs/model_config.py 0.5.14)."""
+    if str(section.get("moe_quant_algo", "")).upper() == "NVFP4":
+        return True
+    groups = section.get("config_groups")
+    is_mixed = str(section.get("quant_algo", "")).upper() == "MIXED_PRECISION"
+    return is_mixed and "'num_bits': 4" in str(groups)
 
 
 def find_facts(name: str, *folders: Path) -> ModelFacts | None:

@@ -176,6 +176,17 @@ class ServingDeployment:
             if launch.module == FRONTEND
         )
 
+    @cached_property
+    def frontend_components(self) -> tuple[Component, ...]:
+        """The components of type frontend that run Dynamo's frontend, or a program that is not
+        known. Others, such as ModelExpress, have the type only for its Service and probes."""
+        running = {component.name for component, _, _ in self.frontends}
+        return tuple(
+            component
+            for component in self.with_role(Role.FRONTEND)
+            if component.name in running or not component.launches
+        )
+
     def router_setting(self, flag: str, variable: str) -> Setting | None:
         """The setting of the first frontend's router, by flag or variable; None if unset."""
         for component, launch, flags in self.frontends:

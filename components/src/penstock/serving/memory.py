@@ -130,8 +130,11 @@ def window_share(worker: Worker, model: ModelShape) -> float:
     return float(ratio) if is_share else WINDOW_SHARE
 
 
-def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
-    """The reasons why the worker's memory cannot be computed; empty if it can."""
+def missing_facts(
+    deployment: ServingDeployment, worker: Worker, *, fraction: float | None = None
+) -> str:
+    """The reasons why the worker's memory cannot be computed; empty if it can. ``fraction``: a
+    memory fraction instead of the configured one."""
     if worker.engine not in ACTIVATION_BYTES:
         return f"penstock has no memory model for {worker.engine}"
     missing = []
@@ -147,8 +150,8 @@ def missing_facts(deployment: ServingDeployment, worker: Worker) -> str:
         missing.append(f"the size of the KV cache type {kv_dtype} is not known")
     if not worker.is_laid_out:
         missing.append(f"the parallelism of {worker.name} is invalid, or computed in its script")
-    fraction = worker.value("memory_fraction")
-    if isinstance(fraction, (int, float)) and not 0 < fraction <= 1:
+    configured = worker.value("memory_fraction") if fraction is None else fraction
+    if isinstance(configured, (int, float)) and not 0 < configured <= 1:
         missing.append(f"the memory fraction of {worker.name} is invalid")
     if not worker.settings.is_complete:
         missing.append(f"the engine's configuration file of {worker.name} cannot be read")
@@ -204,16 +207,19 @@ def _offload(worker: Worker) -> float:
     return max(0.0, float(gib))
 
 
-def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs | None:
-    """What decides the worker's memory; None if the GPU, the model or a setting is unknown."""
+def memory_inputs(
+    deployment: ServingDeployment, worker: Worker, *, fraction: float | None = None
+) -> MemoryInputs | None:
+    """What decides the worker's memory; None if the GPU, the model or a setting is unknown.
+    ``fraction``: a memory fraction instead of the configured one."""
     gpu, model = deployment.gpu, deployment.model
     if gpu is None or model is None or not runs_on_gpu(worker):
         return None
-    if missing_facts(deployment, worker):
+    if missing_facts(deployment, worker, fraction=fraction):
         return None
     is_trtllm = worker.is_trtllm
-    fraction = worker.value("memory_fraction")
-    is_number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+    configured = worker.value("memory_fraction") if fraction is None else fraction
+    is_number = isinstance(configured, (int, float)) and not isinstance(configured, bool)
     unset = sglang_fraction(worker, gpu, model) if worker.engine is Engine.SGLANG else 0.9
     speculation = worker.value("speculation")
     return MemoryInputs(
@@ -223,7 +229,7 @@ def memory_inputs(deployment: ServingDeployment, worker: Worker) -> MemoryInputs
         tp=worker.tp,
         pp=worker.pp,
         ep=worker.ep,
-        fraction=float(fraction) if is_number else unset,
+        fraction=float(configured) if is_number else unset,
         kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
         context=deployment.longest_prompt(worker) or model.positions,

@@ -28,6 +28,8 @@ DEPLOYED_RELEASE = (1, 6)
 _NVIDIA = re.compile(r"nvcr\.io/nvidia/ai-dynamo/")
 # Dynamo's images, in any registry.
 _DYNAMO = re.compile(r"(-runtime|dynamo)[^/]*$|nvidia/ai-dynamo/")
+# Images of other programs, with versions of their own: ModelExpress 0.5.1 is not Dynamo 0.5.
+_WITH_OWN_VERSIONS = re.compile(r"(^|/)model-?express[^/]*$")
 # Images of an engine without Dynamo, whose tags are versions of the engine.
 _ENGINE_IMAGES: Mapping[Engine, re.Pattern[str]] = {
     Engine.VLLM: re.compile(r"(^|/)vllm-openai$"),
@@ -91,6 +93,8 @@ def software(pod: Pod) -> Software:
     name, _, tag = _without_digest(pod.image).rpartition(":")
     if not name or "/" in tag:  # the port of a registry
         name, tag = _without_digest(pod.image), ""
+    if _WITH_OWN_VERSIONS.search(name):
+        return Software()
     for engine, pattern in _ENGINE_IMAGES.items():
         if pattern.search(name) and not isinstance(override, str):
             version = _parsed(tag)

@@ -13,7 +13,7 @@ from penstock.checks.files.adapt_fix import adapt_config, replaced_flag
 from penstock.checks.files.place import Place, dump, put
 from penstock.checks.finding import Fix, steps_of
 from penstock.engines.settings import Location, Path
-from penstock.manifests.deployment import KnownConfig, NoConfig, UnknownConfig
+from penstock.manifests.deployment import Component, KnownConfig, NoConfig, UnknownConfig
 from penstock.manifests.documents import Cursor
 from penstock.manifests.engine_files import ENGINE_FILE
 from penstock.manifests.pods import Container, Pod
@@ -256,7 +256,8 @@ class ManifestFile:
         has_file = isinstance(component.engine_config, (KnownConfig, UnknownConfig))
         # A null in the engine's file of a manifest becomes the text `None`.
         fix = adapt_config(fix, location, component, has_file=has_file, accepts_null=False)
-        if fix.args and any(launch.shell for launch in component.launches):
+        is_in_script = any(launch.shell for launch in component.launches)
+        if fix.args and is_in_script and not self._passes_args(component):
             return replace(fix.and_also(f"Set `{join(fix.args)}` in the launch script."), args=())
         if fix.args and fix.args[0] in VARIABLES and self._runs_default_frontend(location):
             name, text = VARIABLES[fix.args[0]], (*fix.args, "true")[1]
@@ -265,6 +266,13 @@ class ManifestFile:
             fix = fix.and_also(f"Replace the existing `{existing}`.")
             return replace(fix, replaces=existing)
         return fix
+
+    def _passes_args(self, component: Component) -> bool:
+        """Whether the script passes the container's args on, as `exec python3 "$@"` does."""
+        arguments = self.manifest.pods[component.name].containers[0].arguments
+        return bool(arguments) and all(
+            launch.argv[-len(arguments) :] == arguments for launch in component.launches
+        )
 
     def _runs_default_frontend(self, location: Location) -> bool:
         """Whether the operator writes command and args: args alone would be Python's."""

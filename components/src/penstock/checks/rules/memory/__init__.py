@@ -7,14 +7,23 @@ from collections.abc import Iterator
 from penstock.checks.finding import Fix
 from penstock.engines.settings import COMMON_SETTINGS, Location
 from penstock.manifests.deployment import Engine
-from penstock.memory import MemoryBudget, MemoryInputs
-from penstock.memory.remedy import Remedy, remedy
+from penstock.memory import MemoryBudget, MemoryInputs, Use, memory_budget
+from penstock.memory.remedy import HIGHEST, Remedy, remedy
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.memory import POOL_BYTES, TOKEN_LIMITS, missing_facts, runs_on_gpu
+from penstock.serving.memory import (
+    POOL_BYTES,
+    TOKEN_LIMITS,
+    memory_inputs,
+    missing_facts,
+    runs_on_gpu,
+)
 from penstock.serving.worker import Worker
 
 # With fewer full-length sequences than this, one long prompt blocks the others.
 FEW_SEQUENCES = 2.0
+# Share of the weights by which they may be larger than estimated: NVFP4 checkpoints keep some
+# layers in 16 bits. Kimi-K2.5-NVFP4 takes 90.5 GB of each of eight GPUs instead of 81.
+UNCERTAIN = 0.12
 # Fields of `MemoryInputs`, and the keys that set them.
 LIMITS = {"set_pool_gib": POOL_BYTES, "max_kv_tokens": TOKEN_LIMITS}
 # Fields of `MemoryInputs`, and the settings that they come from.
@@ -88,6 +97,35 @@ def memory_fix(deployment: ServingDeployment, worker: Worker, change: Remedy | N
         graph |= {f"{worker.name}.gpus": gpus, f"{worker.name}.config.{key}": changes["tp"]}
         fields["main/resources/limits/nvidia.com~1gpu"] = str(gpus)
     return Fix(text=change.text, config=config, graph=graph, fields=fields)
+
+
+def fraction_fix(deployment: ServingDeployment, worker: Worker) -> Fix:
+    """A lower memory fraction, if the weights and the KV cache of one long prompt fit into it.
+    Otherwise the rest of the memory must suffice, so the worker needs less of it."""
+    key = COMMON_SETTINGS["memory_fraction"].get(worker.engine)
+    lower = Fix(
+        text=f"Set the memory fraction to {HIGHEST:g}.", config={key: HIGHEST} if key else {}
+    )
+    if worker.is_trtllm:
+        return lower  # its fraction is of the memory that the weights leave
+    names = ("max_sequences", "max_batch_tokens")
+    limits = [name for limit in names if (name := COMMON_SETTINGS[limit].get(worker.engine))]
+    less = f"reduce {' and '.join(limits)}, or use more GPUs" if limits else "use more GPUs"
+    inputs = memory_inputs(deployment, worker, fraction=HIGHEST)
+    if inputs is None:
+        return Fix(
+            text=f"If the weights and the KV cache fit into {HIGHEST:.0%} of the memory, set the "
+            f"memory fraction to {HIGHEST:g}. Otherwise {less}."
+        )
+    budget = memory_budget(inputs)
+    loaded = sum(line.gib for line in budget.lines if line.use in (Use.WEIGHTS, Use.DRAFT))
+    if budget.rank_sequences >= 1 and budget.pool_gib >= UNCERTAIN * loaded:
+        return lower
+    return Fix(
+        text=f"{less[0].upper()}{less[1:]}: the weights take {loaded:.1f} GiB of "
+        f"{inputs.gpu.memory_gib} GiB, so a memory fraction of {HIGHEST:g} leaves too little for "
+        "the KV cache."
+    )
 
 
 def skipped_memory(deployment: ServingDeployment) -> Iterator[tuple[Worker, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from penstock.checks.rules.containers import mappings, resources_of, security_context
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
-from penstock.models.known import last_part
+from penstock.models.known import has_nvfp4, last_part
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import node_labels
 from penstock.serving.worker import Worker
@@ -135,6 +135,14 @@ def weights_method(deployment: ServingDeployment, worker: Worker) -> str | None:
     if author.lower() in FP8_AUTHORS and FP8_NAME.search(name):
         return "fp8"
     return None
+
+
+def has_nvfp4_experts(deployment: ServingDeployment, worker: Worker) -> bool:
+    """Whether the checkpoint's experts are in NVFP4, by its config or its name, whatever the format
+    of its other layers."""
+    facts = deployment.facts_of(worker)
+    is_known = facts is not None and facts.has_nvfp4_experts
+    return is_known or has_nvfp4(str(worker.value("model") or ""))
 
 
 def is_deepseek_v4(deployment: ServingDeployment, worker: Worker) -> bool | None:

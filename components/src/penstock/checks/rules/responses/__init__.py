@@ -160,6 +160,26 @@ def parser(worker: Worker, flag: str) -> str:
     return (written.text if written is not None else worker.env(variable)) or ""
 
 
+def engine_parser(worker: Worker, flag: str) -> str:
+    """SGLang's own flag for what one of Dynamo's flags sets, if the worker has it; else empty.
+    dynamo.sglang exits if both tool-call parsers are set (args.py of 1.0.2 to 1.6.1)."""
+    own = flag.replace("--dyn-", "--")
+    is_set = worker.engine is Engine.SGLANG and worker.get(own.removeprefix("--")) is not None
+    return own if is_set else ""
+
+
+def replaced_parsers(misfit: Misfit) -> str:
+    """What to do if SGLang's own parsers are set: they must go. Empty if none is set."""
+    flags = list(KINDS) if misfit.lacks_both else [misfit.flag]
+    if not any(engine_parser(misfit.worker, flag) for flag in flags):
+        return ""
+    steps = []
+    for flag in flags:
+        own, dynamo = engine_parser(misfit.worker, flag), f"{flag} {misfit.family.parser(flag)}"
+        steps.append(f"Replace {own} with {dynamo}." if own else f"Set {dynamo}.")
+    return " ".join(steps)
+
+
 def harmony_parsers(worker: Worker) -> list[str]:
     """The names of the worker's parsers that read harmony."""
     return [name for flag, name in HARMONY.items() if parser(worker, flag) == name]

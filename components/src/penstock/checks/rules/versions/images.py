@@ -13,7 +13,6 @@ from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES, Release
 from penstock.engines.value_history import first_version
 from penstock.graph.image_reference import image_problem
-from penstock.manifests.deployment import Role
 from penstock.manifests.fields import stored, stored_releases
 from penstock.manifests.pods import V1BETA1
 from penstock.serving.deployment import ServingDeployment
@@ -66,8 +65,12 @@ def of_release(image: str, version: tuple[int, int]) -> Mapping[str, str]:
 
 def stated_releases(deployment: ServingDeployment) -> Mapping[str, tuple[int, int]]:
     """The releases of Dynamo that the images of workers and frontends state, by component."""
-    components = deployment.with_role(*WORKERS, Role.FRONTEND)
-    versions = {c.name: dynamo_version(deployment.pods[c.name]) for c in components}
+    frontends = deployment.frontend_components
+    versions = {
+        component.name: dynamo_version(deployment.pods[component.name])
+        for component in deployment.components
+        if component.role in WORKERS or component in frontends
+    }
     return {name: version for name, version in versions.items() if version is not None}
 
 
