@@ -175,7 +175,7 @@ def test_a_schema_that_llama_cpp_cannot_apply_is_a_400_with_the_reason(graph: Gr
 def _peak_mib(graph: GraphProcess) -> float:
     """The largest memory that a worker ever used."""
     pids = graph.pids("prefill") + graph.pids("decode")
-    lines = (Path(f"/proc/{pid}/status").readtext_of() for pid in pids)
+    lines = (Path(f"/proc/{pid}/status").read_text() for pid in pids)
     return max(int(re.search(r"VmHWM:\s+(\d+) kB", text)[1]) / 1024 for text in lines)  # type: ignore[index]
 
 
