@@ -22,7 +22,7 @@ import httpx
 
 from penstock.bench.trace_file import Key
 from penstock.environments.paths import require_python
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.files import write_file
 from penstock.local.process import end_with_parent
 from penstock.tokenizer import FOLDER as TOKENIZER
@@ -126,7 +126,7 @@ def _require_success(run: Traffic, process: subprocess.Popen[bytes]) -> None:
 
 def _failure(run: Traffic, message: str) -> BenchError:
     fix = f"Read {LOG} in the folder that --out names."
-    return BenchError(Problem(place=run.endpoint.url, message=message, fix=fix))
+    return BenchError(message, place=run.endpoint.url, fix=fix)
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ def _scratch() -> Iterator[Path]:
             fix = "Free space there, or set TMPDIR to a folder on another file system."
             message = f"cannot be written: {error.strerror or error}"
             place = tempfile.gettempdir()
-            raise BenchError(Problem(place=place, message=message, fix=fix)) from None
+            raise BenchError(message, place=place, fix=fix) from None
         yield folder
 
 
@@ -260,7 +260,7 @@ def _require_space(folder: Path) -> None:
     if space.f_blocks and not space.f_bavail:  # some file systems report no sizes
         message = "AIPerf cannot write its files: no space is left on the file system"
         fix = "Free space on it, or name a folder on another one with --out."
-        raise BenchError(Problem(place=str(folder), message=message, fix=fix))
+        raise BenchError(message, place=str(folder), fix=fix)
 
 
 def _cause(folder: Path) -> str:

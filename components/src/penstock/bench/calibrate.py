@@ -14,7 +14,7 @@ from math import exp, log
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.simulate.calibration import Factors
 
 Array = NDArray[np.float64]
@@ -206,7 +206,7 @@ def _weights(errors: Array) -> Array:
 
 def _require_variety(usable: Mask, measured: Latencies, uncached: Array) -> None:
     def refused(message: str, fix: str) -> BenchError:
-        return BenchError(Problem(place="--calibrate", message=message, fix=fix))
+        return BenchError(message, place="--calibrate", fix=fix)
 
     count = int(usable.sum())
     if count < FEWEST:
@@ -230,4 +230,4 @@ def _require_certain(intervals: Sequence[tuple[float, float]]) -> None:
         if high > low * (1 + WIDEST) ** 2:
             message = f"the 95% interval of the {name} is × {low:.2f} to {high:.2f}: too wide"
             fix = "Raise --requests, or measure at another load or with longer inputs and outputs."
-            raise BenchError(Problem(place="--calibrate", message=message, fix=fix))
+            raise BenchError(message, place="--calibrate", fix=fix)

@@ -16,7 +16,7 @@ from penstock.bench import aiperf
 from penstock.bench.calibrate import Array, Fit, Latencies, fit
 from penstock.bench.measurement import Bench
 from penstock.bench.report import limits_of
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.simulate.calibration import (
     Calibration,
     Errors,
@@ -50,7 +50,7 @@ def calibration_of(
             f"{failed:.1%} of the requests failed; calibration permits at most {MAX_REFUSED:.0%}"
         )
         fix = "Correct the cause of the failures, or lower the load."
-        raise BenchError(Problem(place="--calibrate", message=message, fix=fix))
+        raise BenchError(message, place="--calibrate", fix=fix)
     run = _Run(bench=bench, deployment=deployment, replays=replays)
     fitted = fit(run.measured, run.uncached, run.predict)
     return _entry(run, fitted, command)

@@ -10,7 +10,7 @@ from penstock.cluster.pods import forwarded
 from penstock.cluster.progress import OwnObjects, read_progress
 from penstock.cluster.release import require_installed
 from penstock.cluster.rights import Preflight, Verb
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.helm import ReleaseTarget
 
 
@@ -27,7 +27,7 @@ def forwarded_release(target: ReleaseTarget, say: Callable[[str], None]) -> Iter
     if not progress.is_done:
         fix = "Wait until `penstock status --cluster` shows it as ready."
         message = f"is not ready: {progress}"
-        raise BenchError(Problem(place=f"release {target}", message=message, fix=fix))
+        raise BenchError(message, place=f"release {target}", fix=fix)
     say(
         f"release {target}: requests go through the API server, which adds latency; to avoid this, "
         "run bench in the cluster with the URL of the frontend's service"

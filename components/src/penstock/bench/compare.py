@@ -74,7 +74,7 @@ def slicing_of(*, duration_ms: float, slice_ms: float, gap_ms: float) -> Slicing
         length, slice_text = significant(duration_ms / 1000, 4), significant(slice_ms / 1000, 4)
         message = f"{length} s are too short for slices of {slice_text} s"
         fix = f"Use at least {math.ceil(needed_s)}s, or shorter slices."
-        raise UsageError(Problem(place="--duration", message=message, fix=fix))
+        raise UsageError(message, place="--duration", fix=fix)
     return Slicing(pairs=pairs, slice_ms=slice_ms, gap_ms=gap_ms)
 
 
@@ -181,7 +181,7 @@ def sliced_requests(request: CompareRequest) -> Sequence[Request]:
         what = "a fixed concurrency" if workload.concurrency else "conversations"
         message = f"{request.workload.name} has {what}, so it cannot be divided into slices"
         fix = "Compare two targets with a workload of independent requests that have arrival times."
-        raise UsageError(Problem(place="--workload", message=message, fix=fix))
+        raise UsageError(message, place="--workload", fix=fix)
     loaded = request.workload
     if workload.fixed_requests is not None and workload.mean_rate:
         expected = workload.mean_rate * needed_ms / 1000
@@ -204,7 +204,7 @@ def _require_length(request: CompareRequest, requests: Sequence[Request]) -> Non
     place, fix = "--duration", "Use a shorter one."
     if lasts_ms < (MIN_PAIRS + 1) * slicing.slice_ms:
         place, fix = "--workload", "Use longer traffic, or a shorter --slice and --duration."
-    raise UsageError(Problem(place=place, message=message, fix=fix))
+    raise UsageError(message, place=place, fix=fix)
 
 
 def _require_filled(request: CompareRequest, requests: Sequence[Request]) -> None:
@@ -214,7 +214,7 @@ def _require_filled(request: CompareRequest, requests: Sequence[Request]) -> Non
     if count < MIN_PAIRS:
         message = f"only {count} of {slicing.pairs - 1} slices would have a request"
         fix = "Use a higher --rate, or a longer --slice and --duration."
-        raise UsageError(Problem(place="--rate", message=message, fix=fix))
+        raise UsageError(message, place="--rate", fix=fix)
 
 
 def compare(request: CompareRequest, folder: Path, progress: Progress) -> Comparison:
@@ -288,7 +288,7 @@ def require_results(comparison: Comparison) -> None:
     """BenchError if nothing can be compared."""
     if not comparison.differences:
         fix = "Use a longer --duration, or correct the cause of the failures."
-        raise BenchError(Problem(message=f"no verdict: {comparison.no_verdict}", fix=fix))
+        raise BenchError(f"no verdict: {comparison.no_verdict}", fix=fix)
 
 
 class Outcome(StrEnum):

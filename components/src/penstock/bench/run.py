@@ -15,7 +15,7 @@ from penstock.bench.aiperf import Traffic
 from penstock.bench.measurement import Bench, BenchRequest, Failures, RequestLog, measurement_of
 from penstock.bench.records import Records, read_records
 from penstock.bench.trace_file import at_speed, keyed, write_trace
-from penstock.errors import BenchError, NotVerifiedError, Problem
+from penstock.errors import BenchError, NotVerifiedError
 from penstock.simulate.window import Conversations
 from penstock.verify.preflight import KEY, require_endpoint
 from penstock.verify.target import ProbeTarget
@@ -110,7 +110,7 @@ def send(traffic: Sequence[Traffic], progress: Progress) -> Sent:
             if failure == INTERRUPTED:
                 raise KeyboardInterrupt
             message = failure or "no request was sent"
-            raise BenchError(Problem(place=each.endpoint.url, message=message))
+            raise BenchError(message, place=each.endpoint.url)
     if not any(of_each.unsent for of_each in records):
         failure = ""  # AIPerf also fails if no request was served
     for each, of_each in zip(traffic, records, strict=True):
@@ -139,7 +139,7 @@ def _write_requests(traffic: Traffic, progress: Progress) -> None:
     except OSError as error:
         message = f"cannot be written: {error.strerror}"
         fix = "Free space, or name a folder on another file system with --out."
-        raise BenchError(Problem(place=str(traffic.trace), message=message, fix=fix)) from None
+        raise BenchError(message, place=str(traffic.trace), fix=fix) from None
 
 
 def new_folder(path: Path) -> Path:
@@ -149,7 +149,7 @@ def new_folder(path: Path) -> Path:
     except OSError as error:
         message = f"cannot be created: {error.strerror}"
         fix = "Free space, or name a folder on another file system with --out."
-        raise BenchError(Problem(place=str(path), message=message, fix=fix)) from None
+        raise BenchError(message, place=str(path), fix=fix) from None
     return path
 
 
@@ -160,7 +160,7 @@ def _require_space(traffic: Traffic) -> None:
     if needed > free:
         message = f"the requests need {needed / 1e6:,.2f} MB, and {free / 1e6:,.2f} MB are free"
         fix = "Send fewer requests, or name a folder on another file system with --out."
-        raise BenchError(Problem(place=str(traffic.folder), message=message, fix=fix))
+        raise BenchError(message, place=str(traffic.folder), fix=fix)
 
 
 def bench(request: BenchRequest, folder: Path, progress: Progress) -> Bench:
@@ -217,7 +217,7 @@ def require_served(counted: int, failures: Failures, interrupted: str, url: str)
         fix = "Read the endpoint's log; if it only needs longer, raise --request-timeout."
         if reasons in ("HTTP 401", "HTTP 403"):
             fix = f"Set the environment variable {KEY} to a key of this endpoint."
-        raise BenchError(Problem(place=url, message=message, fix=fix))
+        raise BenchError(message, place=url, fix=fix)
 
 
 def require_uninterrupted(interrupted: str, place: str = "") -> None:
@@ -228,4 +228,4 @@ def require_uninterrupted(interrupted: str, place: str = "") -> None:
     if interrupted:
         message = f"the run is incomplete: {interrupted}"
         fix = "Correct the cause and repeat the run; use these figures with care."
-        raise BenchError(Problem(place=place, message=message, fix=fix))
+        raise BenchError(message, place=place, fix=fix)

@@ -186,7 +186,7 @@ def _detect(path: Path) -> FileFormat | None:
     if not texts or (not complete and texts[0].startswith((b"{", b"["))):
         return None  # the first line is being written
     message, fix = other_kind(texts[0])
-    raise InputError(Problem(file=str(path), line=1, message=message, fix=fix))
+    raise InputError(message, file=str(path), line=1, fix=fix)
 
 
 def _no_request(captured: Captured, sources: Sequence[str]) -> Problem:
@@ -273,13 +273,13 @@ def read_lines(path: Path) -> Iterator[Line]:
                 if not text.endswith(b"\n") and len(text) == LONGEST_LINE:
                     message = f"is longer than {LONGEST_LINE // 2**20} MiB"
                     fix = "Name a log with one record per line."
-                    raise InputError(Problem(file=str(path), line=number, message=message, fix=fix))
+                    raise InputError(message, file=str(path), line=number, fix=fix)
     except EOFError:
         yield Line(number=number + 1, text=b"", is_complete=False)
     except (gzip.BadGzipFile, zlib.error) as error:
         message = f"is damaged after line {number}: {error}"
         fix = "Copy the file again, or remove it."
-        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+        raise InputError(message, file=str(path), fix=fix) from None
     except OSError as error:
         raise InputError(_unreadable(path, error)) from None
 

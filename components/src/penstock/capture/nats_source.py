@@ -105,7 +105,7 @@ def capture_nats(
             kept = f"; it contains the {reader.written:,} requests until then"
         message = f"cannot be written: {error.strerror or error}{kept}"
         fix = "Free space, or name a file in a folder in which you may write."
-        raise InputError(Problem(file=str(partial), message=message, fix=fix)) from None
+        raise InputError(message, file=str(partial), fix=fix) from None
     finally:
         if partial.is_file() and not partial.stat().st_size:
             partial.unlink()
@@ -213,7 +213,7 @@ class _Reader:
             message = f"cannot read subject {self._source.subject} of stream "
             message += f"{self._source.stream}: {_text(error)}"
             fix = "Check --stream and --subject, or omit --stream to read new records only."
-            raise InputError(Problem(message=message, fix=fix)) from None
+            raise InputError(message, fix=fix) from None
 
     async def _watch_stream(self, client: Client) -> None:
         """Read a stream again from its first record if it was deleted and created again, as one in

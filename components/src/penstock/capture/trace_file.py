@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.capture.capture import Captured
 from penstock.capture.record import RequestRecord
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.files import write_atomically
 from penstock.workload.model import Lengths
 from penstock.workload.request import BLOCK_TOKENS
@@ -109,7 +109,7 @@ class TraceFiles:
             except OSError as error:
                 message = f"cannot be written: {error.strerror}"
                 fix = "Name a file in a folder in which you may write."
-                raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+                raise InputError(message, file=str(path), fix=fix) from None
         return ids
 
     def _workload_text(self, ids: BlockIds) -> str:
@@ -169,7 +169,7 @@ def _require_lengths(name: str, lengths: Lengths | None, requests: Sequence[Requ
     if lengths is None and missing:
         message = f"{missing:,} of {len(requests):,} requests have no number of {name} tokens"
         fix = f"State their mean and coefficient of variation, such as --{name}-tokens 1000:0.5"
-        raise InputError(Problem(message=message, fix=fix))
+        raise InputError(message, fix=fix)
 
 
 def _length(lengths: Lengths | None, random: Random) -> int:

@@ -106,7 +106,7 @@ def _read(path: Path) -> str:
         return read_text_file(path, MOST_BYTES)
     fix = "Name a file or a folder that has one. Files of Helm charts are checked once rendered."
     message = "the folder contains no graph and no manifest"
-    raise InputError(Problem(file=str(path), message=message, fix=fix))
+    raise InputError(message, file=str(path), fix=fix)
 
 
 def check_source(source: Source, hints: Hints) -> tuple[Finding, ...]:

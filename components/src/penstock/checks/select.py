@@ -64,7 +64,7 @@ def known_rule(text: str) -> str:
         return text.upper()
     near = "" if _is_id(text.upper()) else nearest(text, ids)
     fix = f"Did you mean {near}?" if near else LIST
-    raise UsageError(Problem(place="--explain", message=f"there is no rule {text!r}", fix=fix))
+    raise UsageError(f"there is no rule {text!r}", place="--explain", fix=fix)
 
 
 def _has_known_letters(text: str) -> bool:

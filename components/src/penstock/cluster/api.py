@@ -17,7 +17,7 @@ from kubernetes.client.exceptions import ApiException
 
 import kubernetes
 from penstock.cluster import api_errors, ownership
-from penstock.cluster.api_errors import ForbiddenError, UnavailableError, cluster_error, resource_of
+from penstock.cluster.api_errors import ForbiddenError, UnavailableError, resource_of
 from penstock.cluster.connect import configuration_of, no_tls_connection
 from penstock.cluster.ownership import HELM, added_paths
 from penstock.cluster.workloads import PLURALS, WORKLOAD_KINDS, Object, named
@@ -78,7 +78,7 @@ class Api:
             raise ClusterError(api_errors.first_request(error, host)) from None
         if not isinstance(version, dict) or "gitVersion" not in version:
             message = "is not the API server of a cluster: /version has no version of Kubernetes"
-            raise cluster_error(host, message, api_errors.ADDRESS)
+            raise ClusterError(message, place=host, fix=api_errors.ADDRESS)
         return api
 
     def served(self, path: str) -> Object | None:
@@ -188,7 +188,9 @@ class Api:
         items = page.get("items") or [] if isinstance(page, dict) else None
         if not isinstance(items, list):
             message = f"is not the API server of a cluster: it returned no list of {PLURALS[kind]}"
-            raise cluster_error(self._client.configuration.host, message, api_errors.ADDRESS)
+            raise ClusterError(
+                message, place=self._client.configuration.host, fix=api_errors.ADDRESS
+            )
         # Items of a list come without apiVersion and kind.
         return [{"apiVersion": version, "kind": kind, **item} for item in items]
 
@@ -309,7 +311,7 @@ class Api:
     def _path(self, manifest: Object) -> str:
         version, kind = manifest["apiVersion"], manifest["kind"]
         if kind not in PLURALS:
-            raise cluster_error(kind, "the chart renders no object of this kind")
+            raise ClusterError("the chart renders no object of this kind", place=kind)
         return f"{self._collection(version, kind)}/{manifest['metadata']['name']}"
 
     def _collection(self, version: str, kind: str) -> str:

@@ -39,11 +39,6 @@ class ForbiddenError(ClusterError):
     """The user lacks permission for the request (403)."""
 
 
-def cluster_error(place: str, message: str, fix: str = "") -> ClusterError:
-    """The error of one problem."""
-    return ClusterError(Problem(place=place, message=message, fix=fix))
-
-
 def first_request(error: ApiException, host: str) -> Problem:
     """The error of the request for the version, which every user may read."""
     if error.status == 401:
@@ -145,7 +140,7 @@ def no_response(
         message = f"the API server does not respond: {short(error)}"
         fix = "Check the connection with `kubectl cluster-info`, or select another cluster with "
         fix += "--context."
-    return UnavailableError(Problem(place=configuration.host, message=message, fix=fix))
+    return UnavailableError(message, place=configuration.host, fix=fix)
 
 
 def short(error: Exception) -> str:

@@ -23,7 +23,6 @@ import urllib3
 import yaml
 
 import kubernetes
-from penstock.cluster.api_errors import cluster_error
 from penstock.cluster.compare import without_secrets
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
@@ -85,7 +84,9 @@ def configuration_of(target: ReleaseTarget) -> kubernetes.client.Configuration:
             if failed:
                 message = f"the user's `exec` command gave no credentials: {' '.join(failed)}"
                 place = ", ".join(map(str, files))
-                raise cluster_error(place, message, "Install the command, or log in with it.")
+                raise ClusterError(
+                    message, place=place, fix="Install the command, or log in with it."
+                )
     except UNREADABLE as error:
         raise _unusable(", ".join(map(str, files)), _reason(error)) from None
     configuration.retries = False  # report an unreachable cluster immediately
@@ -107,12 +108,12 @@ def no_tls_connection(host: str, reason: str) -> ClusterError:
     if "CERTIFICATE_VERIFY_FAILED" not in reason:
         message = f"no TLS connection to the API server: {reason}"
         fix = "Correct `server` of the cluster in the kubeconfig, or the user's certificate."
-        return cluster_error(host, message, fix)
-    return cluster_error(
-        host,
+        return ClusterError(message, place=host, fix=fix)
+    return ClusterError(
         f"the certificate of the API server is not trusted: {reason}",
-        "Set certificate-authority-data of the cluster in the kubeconfig to the cluster's CA, or "
-        "correct the server's name.",
+        place=host,
+        fix="Set certificate-authority-data of the cluster in the kubeconfig to the cluster's CA, "
+        "or correct the server's name.",
     )
 
 
@@ -148,7 +149,7 @@ def proxy_of(cluster: Mapping[str, Any], host: str) -> str | None:
         url = f"http://{url}"
     if url and urlsplit(url).scheme not in ("http", "https"):
         message = f"{without_secrets(url)} is not supported"
-        raise cluster_error(name, message, "Set it to a proxy with http or https.")
+        raise ClusterError(message, place=name, fix="Set it to a proxy with http or https.")
     return url or None
 
 
@@ -187,7 +188,7 @@ def _require_context(target: ReleaseTarget, files: list[Path]) -> Mapping[str, A
     if not name:
         contexts = sorted(named["context"])
         message = f"no current context; contexts: {', '.join(contexts) or 'none'}"
-        raise cluster_error(place, message, _select(contexts))
+        raise ClusterError(message, place=place, fix=_select(contexts))
     if name not in named["context"]:
         nearest = difflib.get_close_matches(name, named["context"], 1)
         fix = _select(nearest or sorted(named["context"]))
@@ -210,7 +211,7 @@ def _select(contexts: list[str]) -> str:
 
 def _missing(place: str, present: Iterable[str], fix: str) -> ClusterError:
     names = ", ".join(sorted(present)) or "none"
-    return cluster_error(place, f"is not in the kubeconfig, which has: {names}", fix)
+    return ClusterError(f"is not in the kubeconfig, which has: {names}", place=place, fix=fix)
 
 
 @contextlib.contextmanager
@@ -229,7 +230,7 @@ def _failed_logins() -> Iterator[list[str]]:
 
 
 def _unusable(place: str, message: str) -> ClusterError:
-    return cluster_error(place, f"no cluster is configured: {message}", SELECT)
+    return ClusterError(f"no cluster is configured: {message}", place=place, fix=SELECT)
 
 
 _warned: set[str] = set()

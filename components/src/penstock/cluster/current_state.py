@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from penstock.cluster.api import Api, DryRun
-from penstock.cluster.api_errors import ForbiddenError, cluster_error
+from penstock.cluster.api_errors import ForbiddenError
 from penstock.cluster.compare import FieldChange, without_defaults
 from penstock.cluster.diff import EXISTS, Drift, drift, has_surge
 from penstock.cluster.generations import RollingUpdate, is_updating, rolling_update
@@ -32,7 +32,7 @@ from penstock.cluster.workloads import (
     pod_templates,
     workloads,
 )
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ClusterError, ManifestError, Problem
 from penstock.files import page
 from penstock.graph.load import load_graph
 from penstock.graph.text_file import read_text_file
@@ -94,9 +94,7 @@ def read_file_state(path: Path, name: str, namespace: str) -> CurrentState:
     try:
         documents = load_all(text)
     except yaml.YAMLError as error:
-        raise ManifestError(
-            Problem(file=str(path), message=f"is not valid YAML: {error}")
-        ) from None
+        raise ManifestError(f"is not valid YAML: {error}", file=str(path)) from None
     return CurrentState(description=str(path), objects=tuple(_objects(documents, path)))
 
 
@@ -120,13 +118,11 @@ def _objects(documents: Sequence[Any], path: Path) -> Iterator[Object]:
             raise ManifestError(problem)
         if document["kind"] == DGD and "services" in (document.get("spec") or {}):
             raise ManifestError(
-                Problem(
-                    file=str(path),
-                    place=f"document {number}",
-                    message="is v1alpha1, but graphs are rendered as v1beta1",
-                    fix="Read it from the cluster as v1beta1: `kubectl get dgd.v1beta1.nvidia.com "
-                    "NAME -o yaml`",
-                )
+                "is v1alpha1, but graphs are rendered as v1beta1",
+                file=str(path),
+                place=f"document {number}",
+                fix="Read it from the cluster as v1beta1: `kubectl get dgd.v1beta1.nvidia.com "
+                "NAME -o yaml`",
             )
         yield document
 
@@ -349,13 +345,13 @@ def require_crds(api: Api, objects: Iterable[Object]) -> None:
         only = f"; it serves only {', '.join(other_versions)}" if other_versions else ""
         fix = f"Upgrade the Dynamo operator and its CRDs to 1.6: see {page('cluster')}."
         message = f"the cluster has no kind {DGD} ({CRD_VERSION}){only}"
-        raise cluster_error(DGD, message, fix if other_versions else INSTALL)
+        raise ClusterError(message, place=DGD, fix=fix if other_versions else INSTALL)
     existing = {name for names in served.values() for name in names}
     if missing := [name for name in OF_OPERATOR if name not in existing]:
         names = " and ".join(f"{name}.{CRD_GROUP}" for name in missing)
         verb = "are" if missing[1:] else "is"
         message = f"the CRDs of Dynamo are installed only in part: {names} {verb} missing"
-        raise cluster_error(DGD, message, INSTALL)
+        raise ClusterError(message, place=DGD, fix=INSTALL)
 
 
 def pod_refusals(

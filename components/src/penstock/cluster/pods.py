@@ -121,7 +121,7 @@ def kill(api: Api, pod: Pod) -> None:
     if code:
         message = f"`{' '.join(KILL)}` exited with {code}: {output or 'no output'}"
         fix = "Choose the fault delete: this container has no shell, or its process may not."
-        raise ClusterError(Problem(place=f"Pod {pod.name}", message=message, fix=fix))
+        raise ClusterError(message, place=f"Pod {pod.name}", fix=fix)
 
 
 def _stream(api: Api, pod: str, subresource: str, **options: Any) -> Any:
@@ -227,7 +227,7 @@ class PodLogs:
             names = ", ".join(dict.fromkeys(pod.component for pod in pods))
             message = f"no component or pod of it is called {self.name!r}"
             fix = f"Use one of {names}, or the name of a pod."
-            raise UsageError(Problem(place=f"release {self.target}", message=message, fix=fix))
+            raise UsageError(message, place=f"release {self.target}", fix=fix)
         fix = "Select another release with --release and --namespace, or run `penstock status`."
         raise release_error(self.target, "has no pods", fix)
 

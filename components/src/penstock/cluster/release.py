@@ -67,7 +67,7 @@ NO_KIND = re.compile(r'no matches for kind "(?P<kind>[^"]*)" in version "(?P<ver
 
 def release_error(target: ReleaseTarget, message: str, fix: str = "") -> ClusterError:
     """The error of a release."""
-    return ClusterError(Problem(place=f"release {target}", message=message, fix=fix))
+    return ClusterError(message, place=f"release {target}", fix=fix)
 
 
 class LockedError(ClusterError):
@@ -253,18 +253,16 @@ def call_helm(target: ReleaseTarget, purpose: str, call: Callable[[], T]) -> T:
     except HelmError as error:
         if error.kind is HelmErrorKind.LOCKED:
             raise LockedError(
-                Problem(
-                    place=f"release {target}",
-                    message="another client is writing this release; your change was not applied",
-                    fix="Wait for it, review `penstock diff`, and run the command again.",
-                )
+                "another client is writing this release; your change was not applied",
+                place=f"release {target}",
+                fix="Wait for it, review `penstock diff`, and run the command again.",
             ) from None
         text = _readable(without_secrets(str(error)))
         message, place = f"cannot {purpose}: {text}", f"release {target}"
         fix = _fix_of(text)
         if error.kind is HelmErrorKind.FORBIDDEN:
             fix = fix or grant(error.right)
-            raise ForbiddenError(Problem(place=place, message=message, fix=fix)) from None
+            raise ForbiddenError(message, place=place, fix=fix) from None
         error_class = UnavailableError if error.is_transient else ClusterError
         raise error_class(Problem(place=place, message=message, fix=fix)) from None
 
@@ -308,7 +306,7 @@ def require_installed(target: ReleaseTarget, api: Api) -> Release:
     if installed is None and not _has_namespace(api):
         place, message = f"namespace {target.namespace}", "does not exist"
         fix = "Select another one with --namespace, or another cluster with --context."
-        raise ClusterError(Problem(place=place, message=message, fix=fix))
+        raise ClusterError(message, place=place, fix=fix)
     return installed or require_release(target)
 
 
@@ -417,7 +415,7 @@ def _write(root: Path, name: str, content: bytes) -> None:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         message = f"the chart in Helm's record has a file outside its folder: {name}"
-        raise ClusterError(Problem(message=message))
+        raise ClusterError(message)
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     write_file(file, content)

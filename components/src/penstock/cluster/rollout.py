@@ -108,11 +108,8 @@ class Rollout:
         timeouts = replace(self.timeouts, timeout_s=timeout_s)
         replace(self, timeouts=timeouts).roll_back(fallback)
         raise RolloutError(
-            Problem(
-                place=f"release {self.target}",
-                message=f"revision {release.revision.number} failed and was rolled back to "
-                f"revision {fallback}",
-            )
+            f"revision {release.revision.number} failed and was rolled back to revision {fallback}",
+            place=f"release {self.target}",
         )
 
     def _print_detached(self, release: Release) -> None:
@@ -157,7 +154,7 @@ class Rollout:
         if result.state is RolloutState.SUPERSEDED:
             newest = require_release(self.target).revision.number
             message = f"revision {number} was superseded by revision {newest} before it was ready"
-            return RolloutError(Problem(place=place, message=message))
+            return RolloutError(message, place=place)
         if result.state is RolloutState.TIMED_OUT:
             state = f"is not ready after {self.timeouts.timeout_s:.0f} s"
         else:

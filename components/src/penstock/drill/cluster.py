@@ -177,12 +177,10 @@ class ClusterRelease(Target):
             say(line)
         if not choice_now.possible:
             raise DrillError(
-                Problem(
-                    place=f"release {api.namespace}/{name}",
-                    message="no fault is possible without removing the last ready pod of a "
-                    "component; nothing was changed",
-                    fix="Raise the replicas of a component to 2, or pass --remove-last.",
-                )
+                "no fault is possible without removing the last ready pod of a "
+                "component; nothing was changed",
+                place=f"release {api.namespace}/{name}",
+                fix="Raise the replicas of a component to 2, or pass --remove-last.",
             )
         self.possible = choice_now.possible
 
@@ -199,12 +197,10 @@ class ClusterRelease(Target):
         chosen = self._rotation.next(self.possible)
         if chosen not in possible:
             raise DrillError(
-                Problem(
-                    place=f"release {self._api.namespace}/{self._name}",
-                    message=f"{chosen[0]}:{chosen[1]} would remove the last ready pod of a "
-                    "component: fewer pods are ready than at the start. It was not injected",
-                    fix="Wait until `penstock status --cluster` shows all pods as ready.",
-                )
+                f"{chosen[0]}:{chosen[1]} would remove the last ready pod of a "
+                "component: fewer pods are ready than at the start. It was not injected",
+                place=f"release {self._api.namespace}/{self._name}",
+                fix="Wait until `penstock status --cluster` shows all pods as ready.",
             )
         self._victims = self._choose(*chosen)
         self._refused, self._outcome = [], ""
@@ -394,11 +390,9 @@ class ClusterDrill:
         progress = read_progress(OwnObjects(api, self.target), release)
         if not progress.is_done:
             raise DrillError(
-                Problem(
-                    place=f"release {self.target}",
-                    message=f"is not ready: {progress}; nothing was changed",
-                    fix="Wait until `penstock status --cluster` shows it as ready.",
-                )
+                f"is not ready: {progress}; nothing was changed",
+                place=f"release {self.target}",
+                fix="Wait until `penstock status --cluster` shows it as ready.",
             )
         return release
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from penstock.drill.graph_process import GraphProcess
-from penstock.errors import Problem, UsageError
+from penstock.errors import UsageError
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState, LocalState, ReplicaStatus, state_of
 from penstock.manifests.deployment import Role
@@ -98,7 +98,7 @@ def split_choices(text: str, kinds: Collection[str]) -> list[tuple[str, str | No
         if name not in kinds:
             fix = did_you_mean(name, kinds) or f"Use some of {', '.join(kinds)}."
             message = f"there is no fault `{name}`"
-            raise UsageError(Problem(place="--faults", message=message, fix=fix))
+            raise UsageError(message, place="--faults", fix=fix)
         choices.append((name, target or None))
     return choices
 

@@ -27,7 +27,7 @@ from penstock.drill.faults import (
 )
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.inject import send
-from penstock.errors import DrillError, Problem, UsageError
+from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
 from penstock.graph.edit import scalable_pools
 from penstock.graph.text_file import read_text_file
@@ -114,7 +114,7 @@ def require_programs(
     if unknown:
         fix = did_you_mean(unknown[0], programs) or f"Use one of {', '.join(sorted(programs))}."
         message = f"the graph has no program `{unknown[0]}`"
-        raise UsageError(Problem(place="--faults", message=message, fix=fix))
+        raise UsageError(message, place="--faults", fix=fix)
 
 
 def possible(choices: Sequence[Choice], graph: str) -> list[Choice]:
@@ -199,12 +199,10 @@ def first_model(client: httpx.Client, endpoint: str) -> str:
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         cause = error if isinstance(error, httpx.HTTPError) else "the response is not OpenAI's list"
         raise DrillError(
-            Problem(
-                place=f"{endpoint}/models",
-                message=f"cannot list the models: {cause}",
-                fix="Check that an endpoint runs there and that the URL ends in /v1, set "
-                "OPENAI_API_KEY, or pass --model.",
-            )
+            f"cannot list the models: {cause}",
+            place=f"{endpoint}/models",
+            fix="Check that an endpoint runs there and that the URL ends in /v1, set "
+            "OPENAI_API_KEY, or pass --model.",
         ) from None
 
 
@@ -228,20 +226,16 @@ def _execute(name: str, command: Sequence[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise DrillError(
-            Problem(
-                place=name,
-                message=f"`{' '.join(command)}` did not finish within {COMMAND_S:.0f} s",
-                fix="Let the command return immediately, such as `kubectl … --wait=false`.",
-            )
+            f"`{' '.join(command)}` did not finish within {COMMAND_S:.0f} s",
+            place=name,
+            fix="Let the command return immediately, such as `kubectl … --wait=false`.",
         ) from None
     except OSError as error:
-        raise DrillError(
-            Problem(place=name, message=f"cannot run {command[0]}: {error.strerror}")
-        ) from None
+        raise DrillError(f"cannot run {command[0]}: {error.strerror}", place=name) from None
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         message = f"`{' '.join(command)}` exited with {done.returncode}: {' '.join(last)}"
-        raise DrillError(Problem(place=name, message=message))
+        raise DrillError(message, place=name)
 
 
 FAULTS = DocumentKind(name="a faults file", example=in_repository("k8s/drill.yaml"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import GraphError, NotUpError, Problem, StartError
+from penstock.errors import GraphError, NotUpError, StartError
 from penstock.local.discovery import Instance, open_discovery
 from penstock.local.load import GraphLoad, LoadSampler
 from penstock.local.reconcile import ReplicaState
@@ -127,9 +127,7 @@ def _require_replicas(path: Path, counts: Mapping[str, int]) -> None:
     text = read_text_file(path)
     if set_replicas(text, counts, str(path)) != text:
         message = "another edit changed the number of replicas again"
-        raise GraphError(
-            Problem(file=str(path), message=message, fix="Check the file, and repeat the edit.")
-        )
+        raise GraphError(message, file=str(path), fix="Check the file, and repeat the edit.")
 
 
 def _has_replicas(state: LocalState, counts: Mapping[str, int]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from penstock.errors import ManifestError, Problem
+from penstock.errors import ManifestError
 from penstock.manifests.deployment import (
     Component,
     Deployment,
@@ -23,12 +23,10 @@ def choose(deployment: Deployment, name: str | None) -> tuple[Component, ...]:
     names = [c.name for c in deployment.components]
     if name not in names:
         raise ManifestError(
-            Problem(
-                file=deployment.source,
-                place=name,
-                message="no such component",
-                fix=did_you_mean(name, names) or f"Use one of {', '.join(names)}.",
-            )
+            "no such component",
+            file=deployment.source,
+            place=name,
+            fix=did_you_mean(name, names) or f"Use one of {', '.join(names)}.",
         )
     return (deployment.component(name),)
 

@@ -50,11 +50,9 @@ def open_source(path: Path, sets: Sequence[str] = (), namespace: str = "default"
     if len(sources) > 1:
         names = ", ".join(source.deployment.name for source in sources)
         raise ManifestError(
-            Problem(
-                file=str(path),
-                message=f"contains {len(sources)} DynamoGraphDeployments: {names}",
-                fix="Split it into one file per deployment.",
-            )
+            f"contains {len(sources)} DynamoGraphDeployments: {names}",
+            file=str(path),
+            fix="Split it into one file per deployment.",
         )
     return sources[0]
 
@@ -170,11 +168,9 @@ def _in_graph(problem: Problem, loaded: LoadedGraph) -> Problem:
 def _manifests(text: str, source: str, sets: Sequence[str], namespace: str) -> tuple[Source, ...]:
     if sets:
         raise GraphError(
-            Problem(
-                file=source,
-                message="--set changes a graph, but this file is a manifest",
-                fix="Edit the manifest, or pass the graph from which it was rendered.",
-            )
+            "--set changes a graph, but this file is a manifest",
+            file=source,
+            fix="Edit the manifest, or pass the graph from which it was rendered.",
         )
     manifests = read_manifests(text, source, namespace=namespace)
     return tuple(Source(manifest=manifest, text=text, loaded=None) for manifest in manifests)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Literal
 
 from penstock.graph.slo import Slo
 from penstock.plan.margin import meets_slo
@@ -20,9 +18,8 @@ from penstock.plan.report import (
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import Comparison, Headroom
 from penstock.plan.trials import Trial
-from penstock.reports.json_document import Document
+from penstock.reports.json_document import Document, VersionedDocument
 from penstock.simulate.documents import (
-    SCHEMA_VERSION,
     Figures,
     GivenWorkload,
     GraphFigures,
@@ -127,11 +124,9 @@ class DisaggregationDocument(Document):
     """Comparison at each replayed scale."""
 
 
-class PlanDocument(Document):
+class PlanDocument(VersionedDocument):
     """A recommended graph, and the reasons for it."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     model: str
     """Id of the model."""
     gpu: str
@@ -195,8 +190,7 @@ class PlanDocument(Document):
 def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
     aggregated, disaggregated = plan.aggregated, plan.disaggregated
     settings = plan.winner.candidate.settings
-    return PlanDocument(
-        schema_version=SCHEMA_VERSION,
+    return PlanDocument.of(
         model=plan.request.model,
         gpu=plan.request.gpu.name,
         gpus=plan.request.gpus,
@@ -209,13 +203,10 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         best_aggregated=str(aggregated.candidate) if aggregated else None,
         best_disaggregated=str(disaggregated.candidate) if disaggregated else None,
         speculation=_speculation(plan),
-        router=RouterDocument(**asdict(settings), reason=plan.routing.reason),
+        router=RouterDocument.of(settings, reason=plan.routing.reason),
         headroom=list(headroom(plan, attain)),
         confidence=plan.request.confidence,
-        margins=[
-            MarginDocument(**asdict(margin), is_met=margin.is_met)
-            for margin in margins_of(plan, attain)
-        ],
+        margins=[MarginDocument.of(margin) for margin in margins_of(plan, attain)],
         planned_scale=plan.base,
         scale_headroom=plan.headroom,
         n_minus_one=plan.request.survives_loss,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from penstock.errors import Problem, SimulationError
+from penstock.errors import SimulationError
 from penstock.plan.evidence import surest_trials
 from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import NoPlan
@@ -33,7 +33,7 @@ def no_plan_error(
         limit = Limit.TIME if result.is_late else Limit.REPLAYS
         message = f"{result.replays} replays are too few to decide which graph meets"
         message = f"{message} {slo_text(request, attain)}"
-        return SimulationError(Problem(message=message, fix=f"Raise {limit}."))
+        return SimulationError(message, fix=f"Raise {limit}.")
     gpus = f"up to {request.gpus} × {request.gpu.name}"
     parts = [f"no replayed graph with {gpus} met {slo_text(request, attain)}"]
     if result.miss is not None:
@@ -58,7 +58,7 @@ def no_plan_error(
     if _is_short_trace(result, attain):
         flag = load_argument(1.0).split()[0]
         fix = f"Use a longer trace, or a lower {flag}."
-    return SimulationError(Problem(message="; ".join(parts), fix=fix))
+    return SimulationError("; ".join(parts), fix=fix)
 
 
 def _is_short_trace(result: NoPlan, attain: float) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from penstock.errors import Problem, SimulationError
+from penstock.errors import SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import surest_trials
@@ -254,7 +254,7 @@ def _require_replayable_length(workload: LoadedWorkload, scale: float) -> None:
         fix = "Divide --scale and --gpus by the same number"
         if workload.workload.conversation:
             fix += ", or shorten the pauses of the conversations (`think`)"
-        raise SimulationError(Problem(place=workload.name, message=message, fix=f"{fix}."))
+        raise SimulationError(message, place=workload.name, fix=f"{fix}.")
 
 
 def _plan(trials: Trials, space: Space, families: Sequence[Family], winner: Trial) -> Plan:

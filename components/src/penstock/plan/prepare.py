@@ -68,7 +68,7 @@ class Space:
         if self.request.objective is Objective.THROUGHPUT and recorded < needed:
             message = f"{recorded:,} requests; a search for the maximum rate needs {needed:,}"
             fix = "Use a longer trace, a sampled workload, or --objective cost or interactivity."
-            raise SimulationError(Problem(place=loaded.name, message=message, fix=fix))
+            raise SimulationError(message, place=loaded.name, fix=fix)
 
     def _request_s(self, families: Sequence[Ranked]) -> float:
         """Estimated duration of a request in the slower of the best candidates of each family."""
@@ -94,7 +94,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     if loaded.is_at_once:
         message = "all requests arrive at once, so there is no rate to plan for"
         fix = "Use a trace with different arrival times."
-        raise SimulationError(Problem(file=loaded.trace_source, message=message, fix=fix))
+        raise SimulationError(message, file=loaded.trace_source, fix=fix)
     sampled = loaded.with_workload(for_means(loaded.workload))
     # The engines reject longer ones of a trace.
     requests = [r for r in sampled.requests(0) if r.tokens <= request.context]

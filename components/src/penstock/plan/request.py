@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import prod
 from pathlib import Path
 
-from penstock.errors import InputError, Problem, UsageError
+from penstock.errors import InputError, UsageError
 from penstock.files import write_file
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu, find_gpu
@@ -71,12 +71,12 @@ def draft_of(
             return None
         message = "no acceptance rates are given"
         fix = "Add --acceptance RATES, such as --acceptance chat."
-        raise UsageError(Problem(place="--draft-model", message=message, fix=fix))
+        raise UsageError(message, place="--draft-model", fix=fix)
     draft_id = draft_model or DRAFT_MODELS.get(model)
     if draft_id is None:
         message = f"no draft model is known for {model}"
         fix = "Name one with --draft-model ID."
-        raise UsageError(Problem(place="--acceptance", message=message, fix=fix))
+        raise UsageError(message, place="--acceptance", fix=fix)
     return Draft(model=draft_id, rates=acceptance[:DRAFT_TOKENS])
 
 
@@ -103,15 +103,13 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
         close = nearest(full, [*known, *ALIASES])
         examples = ", ".join([*ALIASES, *sorted(known)[:8]])
         fix = f"Did you mean {close}?" if close else f"Use a measured model, such as {examples}."
-        raise InputError(Problem(place="--model", message=f"{name} was not measured", fix=fix))
+        raise InputError(f"{name} was not measured", place="--model", fix=fix)
     text = known[full].read_text()
     try:
         shape = shape_of(json.loads(text), full)
     except UnknownShapeError as error:
         message = f"the shape of {full} is not known: {error}"
-        raise InputError(
-            Problem(place="--model", message=message, fix="Choose another model.")
-        ) from None
+        raise InputError(message, place="--model", fix="Choose another model.") from None
     write_file(scratch / "config.json", text)
     return PlannedModel(id=full, shape=shape, folder=scratch)
 
@@ -248,7 +246,7 @@ def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) ->
         message = f"{gpus} is more than the limit of {MAX_GPUS}"
         raise _refused("--gpus", message, "Divide --scale and --gpus by the same number.")
     if not slo:
-        raise UsageError(Problem(message="a plan needs an SLO", fix="Add --ttft, --itl or --e2e."))
+        raise UsageError("a plan needs an SLO", fix="Add --ttft, --itl or --e2e.")
     if loaded.workload.conversation and objective is Objective.THROUGHPUT:
         message = "the replays of a plan are too short to find the maximum rate of conversations"
         raise _refused("--objective", message, "Use --objective cost or interactivity.")
@@ -290,7 +288,7 @@ def _require_intervals(slo: Slo, model: str, gpu: Gpu) -> None:
 
 
 def _refused(place: str, message: str, fix: str) -> UsageError:
-    return UsageError(Problem(place=place, message=message, fix=fix))
+    return UsageError(message, place=place, fix=fix)
 
 
 def _longest(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from textwrap import wrap
 
-from penstock.errors import Problem, UsageError
+from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.hardware import GPUS, Gpu, find_gpu
 from penstock.hardware.gpus import gpu_fix
@@ -121,7 +121,7 @@ def find_model_id(text: str) -> str:
     near = nearest(text, by_name)
     fix = f"Did you mean {near}? " if near else ""
     fix += f"Known: {', '.join(MODELS)}. For others, use `penstock plan` or write the graph by hand"
-    raise UsageError(Problem(place="--model", message=f"{text} is not known", fix=f"{fix}."))
+    raise UsageError(f"{text} is not known", place="--model", fix=f"{fix}.")
 
 
 def graph_gpu(text: str) -> Gpu:
@@ -130,7 +130,7 @@ def graph_gpu(text: str) -> Gpu:
     if gpu is not None and gpu.name in GPU_NAMES:
         return gpu
     message, fix = gpu_fix(text, GPU_NAMES)
-    raise UsageError(Problem(place="--gpu", message=message, fix=fix))
+    raise UsageError(message, place="--gpu", fix=fix)
 
 
 def starting_graph(
@@ -148,7 +148,7 @@ def starting_graph(
     if gpus < least:
         message = f"{gpus} × {gpu.name} is too small for {model}"
         fix = f"Use at least {least}, or a GPU with more memory."
-        raise UsageError(Problem(place="--gpus", message=message, fix=fix))
+        raise UsageError(message, place="--gpus", fix=fix)
     candidate = _candidate(traffic, gpu, gpus, least, concurrency)
     request = PlanRequest(
         model=model,

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.files import PRIVATE, USUAL, replacing
 from penstock.reports.model import (
     Chart,
@@ -52,7 +52,7 @@ def write_report(
     except OSError as error:
         message = f"cannot be written: {error.strerror or error}"
         fix = "Free space there, or name a file in another folder."
-        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+        raise InputError(message, file=str(path), fix=fix) from None
 
 
 def report_html(report: Report, provenance: Provenance) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import yaml
 from pydantic import AfterValidator, Field
 
-from penstock.errors import GraphError, InputError, Problem
+from penstock.errors import GraphError, InputError
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.deployment import Role
 from penstock.simulate.interval import family
@@ -239,7 +239,7 @@ def load_calibrations(path: Path) -> Calibrations:
         twice = next(key for key in keys if keys.count(key) > 1)
         message = f"{', '.join(twice)} has two entries"
         fix = "Remove one of them."
-        raise GraphError(Problem(file=str(path), place="entries", message=message, fix=fix))
+        raise GraphError(message, file=str(path), place="entries", fix=fix)
     return calibrations
 
 
@@ -254,7 +254,7 @@ def existing_calibrations(path: Path) -> Calibrations:
     if MARK not in text:
         message = "already exists, and is not a calibration file"
         fix = "Name another file, or remove it first."
-        raise InputError(Problem(file=str(path), message=message, fix=fix))
+        raise InputError(message, file=str(path), fix=fix)
     return load_calibrations(path)
 
 

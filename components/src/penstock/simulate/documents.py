@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from penstock.graph.slo import Slo
-from penstock.reports.json_document import Document, Number, set_fields
+from penstock.reports.json_document import Document, Number, VersionedDocument, set_fields
 from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.calibration import Calibration
 from penstock.simulate.interval import Interval
@@ -22,8 +21,6 @@ from penstock.simulate.working_set import WorkingSet
 from penstock.workload.load import LoadedWorkload
 from penstock.workload.model import Workload
 
-# Of the JSON of simulate, plan and tune: raised if a key changes its meaning or is removed.
-SCHEMA_VERSION: Final = 1
 NOT_KNOWN: Any = Field(default=None)
 GivenWorkload = Annotated[Workload, PlainSerializer(set_fields)]
 
@@ -197,11 +194,9 @@ class SustainedLoadDocument(Document):
     """Scales that were replayed, in order of the search."""
 
 
-class SimulateDocument(Document):
+class SimulateDocument(VersionedDocument):
     """Graphs under one workload."""
 
-    schema_version: Literal[1]
-    """Version of this schema."""
     workload: GivenWorkload
     """Workload, as in a workload file; fields that are not set are missing."""
     graphs: Sequence[SimulatedGraph]
@@ -219,8 +214,7 @@ def as_json(
     sets: Sequence[WorkingSet | None],
 ) -> str:
     """``sets``: the working set of each row."""
-    return SimulateDocument(
-        schema_version=SCHEMA_VERSION,
+    return SimulateDocument.of(
         workload=loaded.workload,
         graphs=[
             SimulatedGraph(**_figures(row), working_set=working_set_document(working_set))
@@ -240,9 +234,7 @@ def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 
 def working_set_document(working_set: WorkingSet | None) -> WorkingSetDocument | None:
-    if working_set is None:
-        return None
-    return WorkingSetDocument(**asdict(working_set), fits=working_set.fits)
+    return WorkingSetDocument.of(working_set) if working_set else None
 
 
 def _sustained_document(load: SustainedLoad) -> SustainedLoadDocument:

@@ -199,7 +199,7 @@ class Child:
             fix = (
                 f"Run `penstock tools env remove {NAME}`, then `penstock tools env install {NAME}`."
             )
-            raise MissingToolError(Problem(place=NAME, message=message, fix=fix))
+            raise MissingToolError(message, place=NAME, fix=fix)
 
     def run(self, line: str) -> Result:
         """SimulationError with the replay's message if it rejects the job, or dies."""

@@ -156,7 +156,7 @@ def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
 
 
 def not_replayable(message: str, fix: str, place: str = "") -> SimulationError:
-    return SimulationError(Problem(place=place, message=message, fix=fix))
+    return SimulationError(message, place=place, fix=fix)
 
 
 def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:

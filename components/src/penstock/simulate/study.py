@@ -10,7 +10,7 @@ from math import sqrt
 from statistics import median
 from typing import Any
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.simulate.calibration import with_fixed_ttft
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
@@ -248,7 +248,7 @@ class Study:
         requests = [r for r in fitting if limit is None or r.input_tokens <= limit.tokens]
         if not requests:
             message, fix = _no_requests(deployment, sampled, fitting)
-            raise InputError(Problem(file=loaded.requests_source, message=message, fix=fix))
+            raise InputError(message, file=loaded.requests_source, fix=fix)
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,

@@ -156,7 +156,7 @@ def timing_of(
     if inputs.gpu.name not in SYSTEMS:
         message = f"no kernels were measured on {inputs.gpu.name}"
         fix = f"Set one of {', '.join(SYSTEMS)}."
-        raise SimulationError(Problem(place="hardware.gpu", message=message, fix=fix))
+        raise SimulationError(message, place="hardware.gpu", fix=fix)
     ranks = inputs.attention_ranks
     not_simulated: list[str] = []
     assumed: list[str] = []
@@ -209,7 +209,7 @@ def _model_name(serving: ServingDeployment, inputs: MemoryInputs) -> str:
         return name  # an id, which AISimulate may download
     message = f"there is no {name}/{MODEL_FILE} on this machine, and {requested} was not measured"
     fix = "Add --model DIR, a folder on this machine with the model's config.json."
-    raise SimulationError(Problem(place="model", message=message, fix=fix))
+    raise SimulationError(message, place="model", fix=fix)
 
 
 def _experts(worker: Worker, inputs: MemoryInputs, not_simulated: list[str]) -> Mapping[str, Any]:

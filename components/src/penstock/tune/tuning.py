@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from statistics import fmean, median, stdev
 
-from penstock.errors import Problem, SimulationError
+from penstock.errors import SimulationError
 from penstock.manifests.source import Source
 from penstock.simulate.metrics import served_requests, steady_requests
 from penstock.simulate.model import Replayable
@@ -116,7 +116,7 @@ def _require_enough(loaded: LoadedWorkload, count: int, what: str) -> None:
     if count < MIN_REQUESTS:
         message = f"{what} {count} requests; at least {MIN_REQUESTS} are needed"
         fix = "Use a longer trace, or raise `requests` of the workload."
-        raise SimulationError(Problem(file=loaded.source, message=message, fix=fix))
+        raise SimulationError(message, file=loaded.source, fix=fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -340,4 +340,4 @@ def require_tunable(deployment: Replayable, source: Source) -> None:
         message = f"{deployment.shape}: no pool has two workers, so the router has no choice"
         fix = "Set `replicas` of a pool to 2 or more."
         file = source.loaded.source if source.loaded else ""
-        raise SimulationError(Problem(file=file, message=message, fix=fix))
+        raise SimulationError(message, file=file, fix=fix)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from penstock.environments.paths import STAMP
-from penstock.errors import MissingToolError, Problem, SimulationError
+from penstock.errors import MissingToolError, SimulationError
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.manifests.deployment import Deployment, Role
 from penstock.manifests.source import Source
@@ -142,7 +142,7 @@ def require_all(deployment: Deployment, engines: Engines) -> None:
         if component.role in SERVING and component.name not in engines:
             message = f"{component.name} has no replica, so its timing cannot be predicted"
             fix = "Give it 1 replica, or omit --timing model."
-            raise SimulationError(Problem(place=component.name, message=message, fix=fix))
+            raise SimulationError(message, place=component.name, fix=fix)
 
 
 def notes(
@@ -220,7 +220,7 @@ def _require_mocker(python: Path) -> Path:
     if "uvloop" not in (python.parents[1] / STAMP).read_text():
         message = "the environment sim is outdated: it lacks packages that the mocker imports"
         fix = "Run `penstock tools env install sim`."
-        raise MissingToolError(Problem(message=message, fix=fix))
+        raise MissingToolError(message, fix=fix)
     return python
 
 

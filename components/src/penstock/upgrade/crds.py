@@ -89,7 +89,7 @@ def read_fields(file: Path) -> Mapping[str, Schema]:
     except (AttributeError, KeyError, TypeError):
         message = "is not a CRD, or not a complete one"
     fix = f"Write it with `kubectl get crd {GRAPHS} -o yaml` on a cluster with the new operator."
-    raise InputError(Problem(file=str(file), message=message, fix=fix))
+    raise InputError(message, file=str(file), fix=fix)
 
 
 def field_problems(

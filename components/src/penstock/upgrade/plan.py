@@ -103,13 +103,7 @@ def _require_newer(loaded: LoadedGraph, old: str, new: str) -> None:
             "Downgrade a release with `penstock rollback`, and the file with your version control."
         )
     raise GraphError(
-        Problem(
-            file=loaded.source,
-            line=loaded.places.line_of("dynamo"),
-            place="dynamo",
-            message=message,
-            fix=fix,
-        )
+        message, file=loaded.source, line=loaded.places.line_of("dynamo"), place="dynamo", fix=fix
     )
 
 
@@ -120,13 +114,11 @@ def _require_adjacent(path: FilePath, old: str, new: str) -> None:
         return
     first = next(v for v in reversed(VERSIONS) if minor(v) == next_minor and not is_prerelease(v))
     raise GraphError(
-        Problem(
-            place="--to",
-            message=f"{new} is more than one minor release after {old}: NVIDIA supports an upgrade "
-            "only to the next one",
-            fix=f"Run {command('upgrade', str(path), '--to', first)}, apply the file, and then run "
-            f"{command('upgrade', str(path), '--to', new)}.",
-        )
+        f"{new} is more than one minor release after {old}: NVIDIA supports an upgrade "
+        "only to the next one",
+        place="--to",
+        fix=f"Run {command('upgrade', str(path), '--to', first)}, apply the file, and then run "
+        f"{command('upgrade', str(path), '--to', new)}.",
     )
 
 

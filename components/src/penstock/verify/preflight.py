@@ -7,7 +7,7 @@ import ssl
 
 import httpx
 
-from penstock.errors import NotVerifiedError, Problem
+from penstock.errors import NotVerifiedError
 from penstock.verify.target import ProbeTarget, UnreachableError
 
 KEY = "OPENAI_API_KEY"
@@ -20,7 +20,7 @@ def require_endpoint(target: ProbeTarget) -> None:
         response = target.get(path)
     except UnreachableError as error:
         cause, fix = _unreachable(error.__context__, target.url)
-        raise NotVerifiedError(Problem(place=target.url, message=cause, fix=fix)) from None
+        raise NotVerifiedError(cause, place=target.url, fix=fix) from None
     if isinstance(response.body.get("data"), list):
         return
     message = f"is not a Dynamo frontend: {path} returned HTTP {response.status} and no models"
@@ -31,7 +31,7 @@ def require_endpoint(target: ProbeTarget) -> None:
     elif response.status >= 500:
         message = f"does not serve: {path} returned HTTP {response.status}: {response.text}"
         fix = "Wait until the frontend is ready, and read its log."
-    raise NotVerifiedError(Problem(place=target.url, message=message, fix=fix))
+    raise NotVerifiedError(message, place=target.url, fix=fix)
 
 
 def _unreachable(error: BaseException | None, url: str) -> tuple[str, str]:

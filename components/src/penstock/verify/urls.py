@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 
 MOST_PORT = 65535
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d+(/.*)?")  # a URL without a scheme
@@ -23,7 +23,7 @@ def require_urls(texts: Sequence[str]) -> None:
     for text in texts:
         if not _is_http(text):
             fix = "Write http:// or https://, a host, and a port up to 65535."
-            raise InputError(Problem(message=f"{text!r} is not a URL", fix=fix))
+            raise InputError(f"{text!r} is not a URL", fix=fix)
 
 
 def _is_http(text: str) -> bool:

@@ -20,7 +20,7 @@ from penstock.bench.methods.context_adapter import ContextAdapter, loopback_envi
 from penstock.bench.run import Progress
 from penstock.environments import harmony
 from penstock.environments.paths import require_python
-from penstock.errors import BenchError, MissingToolError, Problem
+from penstock.errors import BenchError, MissingToolError
 from penstock.verify.preflight import KEY
 
 NAME = "agentperf"
@@ -58,7 +58,7 @@ def require_environment() -> Path:
     if harmony.tiktoken_cache() is None:
         fix = f"Run `penstock tools env install {harmony.NAME}`."
         message = "o200k_base.tiktoken, with which agentperf-local counts tokens, is missing"
-        raise MissingToolError(Problem(message=message, fix=fix))
+        raise MissingToolError(message, fix=fix)
     return python
 
 
@@ -117,7 +117,7 @@ def _read(endpoint: Endpoint, replay: str, folder: Path) -> AgentPerf:
         cause = remarks[-1].removeprefix("error: ") if remarks else "it printed no result"
         fix = f"Read {LOG} in the folder that --out names."
         message = f"{VERSION} failed: {cause[:500]}"
-        raise BenchError(Problem(place=endpoint.url, message=message, fix=fix)) from None
+        raise BenchError(message, place=endpoint.url, fix=fix) from None
     return AgentPerf(
         url=endpoint.url,
         model=endpoint.model,
@@ -137,4 +137,4 @@ def require_success(result: AgentPerf) -> None:
     if causes := [line for line in result.remarks if "First error:" in line]:
         message += f": {causes[0].partition('First error:')[2].strip()[:500]}"
     fix = f"Read {FOLDER}/failures.json in the folder that --out names."
-    raise BenchError(Problem(place=result.url, message=message, fix=fix))
+    raise BenchError(message, place=result.url, fix=fix)

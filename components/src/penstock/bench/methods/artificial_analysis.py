@@ -17,7 +17,7 @@ from penstock.bench.methods.context_adapter import served_context
 from penstock.bench.records import Records
 from penstock.bench.run import Progress, send
 from penstock.bench.trace_file import Key, keyed
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.reports.json_document import Document
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload.request import Request
@@ -164,7 +164,7 @@ def require_context(endpoint: Endpoint, input_tokens: int, output_tokens: int) -
     if context is not None and needed > context:
         message = f"a request has {needed:,} tokens, and the context length is {context:,}"
         fix = "Choose a part with shorter requests, or raise `model.context_length` of the graph."
-        raise BenchError(Problem(place=endpoint.url, message=message, fix=fix))
+        raise BenchError(message, place=endpoint.url, fix=fix)
     return context
 
 

@@ -21,7 +21,7 @@ from penstock.bench.methods.frontend_counters import (
     read_scrape,
 )
 from penstock.bench.run import INTERRUPTED, Progress
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.verify.target import ProbeTarget
 
 DURATION_S = 1800.0
@@ -160,13 +160,13 @@ def _first(url: str, model: str, read: Read) -> Scrape:
     except (OSError, httpx.HTTPError) as error:
         message = f"cannot be read: {error or type(error).__name__}"
         fix = "Name the address of a frontend that serves its metrics at /metrics."
-        raise BenchError(Problem(place=place, message=message, fix=fix)) from None
+        raise BenchError(message, place=place, fix=fix) from None
     except ValueError:
         text = ""
     if not is_frontend(text):
         fix = "Name the address of a Dynamo frontend, not that of a gateway in front of it."
         message = "has no metrics of a Dynamo frontend"
-        raise BenchError(Problem(place=place, message=message, fix=fix))
+        raise BenchError(message, place=place, fix=fix)
     return scrape
 
 
@@ -192,4 +192,4 @@ def require_traffic(observation: Observation) -> None:
     if not any(observation.total.outcomes.values()):
         message = f"no request for {observation.model} ended within {observation.seconds:.0f} s"
         fix = "Repeat the run while clients use the model; this method sends no requests."
-        raise BenchError(Problem(place=", ".join(observation.urls), message=message, fix=fix))
+        raise BenchError(message, place=", ".join(observation.urls), fix=fix)

@@ -23,7 +23,7 @@ from penstock.bench.methods.artificial_analysis import (
 )
 from penstock.bench.records import Records
 from penstock.bench.run import INTERRUPTED, Progress, Sent, new_folder, send
-from penstock.errors import BenchError, Problem
+from penstock.errors import BenchError
 from penstock.simulate.window import ServedRequest, tokens_between
 
 TOKENS = 1000  # of the input, and of the output
@@ -158,7 +158,7 @@ class _Test:
         elif not self._usual_ms:
             reasons = ", ".join(sorted({failure.reason for failure in records.failed}))
             message = f"did not serve the first request: {reasons}"
-            raise BenchError(Problem(place=self._endpoint.url, message=message))
+            raise BenchError(message, place=self._endpoint.url)
 
 
 def phase_of(

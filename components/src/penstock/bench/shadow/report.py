@@ -12,7 +12,7 @@ from penstock.bench.shadow.live import LiveCounts
 from penstock.bench.shadow.response import ShadowResponse
 from penstock.bench.shadow.run import Comparison, Pair
 from penstock.bench.shadow.verdict import ClassVerdict, ShadowVerdict, Status, Verdict
-from penstock.errors import BenchError, LimitError, Problem, UndecidedError
+from penstock.errors import BenchError, LimitError, UndecidedError
 from penstock.reports import model
 from penstock.reports.model import (
     GRAY,
@@ -274,14 +274,14 @@ def require_equal(result: ShadowResult) -> None:
     if result.interrupted:
         message = f"the run is incomplete: {result.interrupted}"
         fix = "Correct the cause and repeat the run; with --results, it continues."
-        raise BenchError(Problem(message=message, fix=fix))
+        raise BenchError(message, fix=fix)
     if verdict.pairs and verdict.both_failed == verdict.pairs:
         reasons = sorted({pair.first.error for pair in result.pairs})
         fix = "Read the logs of both endpoints; correct the requests, or raise --request-timeout."
         message = f"both endpoints failed all requests: {', '.join(reasons)}"
-        raise BenchError(Problem(message=message, fix=fix))
+        raise BenchError(message, fix=fix)
     if verdict.verdict is Verdict.FINDINGS:
         raise LimitError(sentence(verdict))
     if verdict.verdict is Verdict.UNDECIDED:
         fix = "Send more requests, and raise --repeats."
-        raise UndecidedError(Problem(message=sentence(verdict), fix=fix))
+        raise UndecidedError(sentence(verdict), fix=fix)

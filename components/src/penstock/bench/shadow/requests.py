@@ -85,7 +85,7 @@ def read_requests(path: Path) -> RequestFile:
     except OSError as error:
         fix = "Name a JSONL file of requests."
         message = f"cannot be read: {error.strerror}"
-        raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+        raise InputError(message, file=str(path), fix=fix) from None
     except UnicodeDecodeError as error:
         number = data.count(b"\n", 0, error.start) + 1
         fix = "Save the file as UTF-8."
@@ -109,12 +109,12 @@ def read_requests(path: Path) -> RequestFile:
         requests.append(request)
     if not requests:
         fix = "Write one request body per line."
-        raise InputError(Problem(file=str(path), message="has no requests", fix=fix))
+        raise InputError("has no requests", file=str(path), fix=fix)
     return RequestFile(requests=tuple(requests), digest=hashlib.sha256(data).hexdigest())
 
 
 def _wrong(message: str, fix: str) -> InputError:
-    return InputError(Problem(message=message, fix=fix))
+    return InputError(message, fix=fix)
 
 
 def parsed(line: str | bytes) -> object:

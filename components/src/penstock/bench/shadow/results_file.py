@@ -15,7 +15,7 @@ from typing import Any
 from penstock.bench.shadow.requests import ShadowRequest
 from penstock.bench.shadow.response import ShadowResponse, ToolCall
 from penstock.bench.shadow.run import Comparison, Pair
-from penstock.errors import InputError, Problem
+from penstock.errors import InputError
 from penstock.files import PRIVATE, append
 
 KIND, VERSION = "penstock bench shadow", 1
@@ -65,7 +65,7 @@ class ResultsFile:
         except OSError as error:
             message = f"cannot be used: {error.strerror}"
             fix = "Name a file in a folder in which you may write."
-            raise InputError(Problem(file=str(path), message=message, fix=fix)) from None
+            raise InputError(message, file=str(path), fix=fix) from None
 
     def __enter__(self) -> ResultsFile:
         return self
@@ -119,11 +119,11 @@ class ResultsFile:
             if value[key] != expected:
                 message = f"belongs to a run {_difference(key, value[key], expected)}"
                 fix = "Name a new file, or use the options of that run."
-                raise InputError(Problem(file=str(self._path), line=1, message=message, fix=fix))
+                raise InputError(message, file=str(self._path), line=1, fix=fix)
 
     def _foreign(self, message: str, line: int | None = None) -> InputError:
         fix = "Name another file, or remove it first."
-        return InputError(Problem(file=str(self._path), line=line, message=message, fix=fix))
+        return InputError(message, file=str(self._path), line=line, fix=fix)
 
 
 def _difference(key: str, actual: Any, expected: Any) -> str:

@@ -85,7 +85,7 @@ def _files_of_rows(folder: Path) -> list[Path]:
     if not files:
         message = "has no YAML file" if folder.is_dir() else "is no folder"
         fix = "Name a folder with files such as rules.yaml."
-        raise InputError(Problem(file=str(folder), message=message, fix=fix))
+        raise InputError(message, file=str(folder), fix=fix)
     return files
 
 

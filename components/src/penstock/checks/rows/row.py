@@ -70,15 +70,15 @@ def read_rows(text: str, file: str) -> tuple[Mapping[str, Any], list[Row]]:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
         message = f"not valid YAML: {getattr(error, 'problem', error)}"
-        raise InputError(Problem(file=file, line=line, message=message)) from error
+        raise InputError(message, file=file, line=line) from error
     listed = _child(root, "rules") if isinstance(root, yaml.MappingNode) else None
     if not isinstance(listed, yaml.SequenceNode):
         message = "the file has no list `rules`"
-        raise InputError(Problem(file=file, line=1, message=message, fix="Add `rules:`."))
+        raise InputError(message, file=file, line=1, fix="Add `rules:`.")
     for key in document:
         if key not in SECTIONS:
             message, fix = f"unknown key {key!r}", _suggestion(str(key), SECTIONS)
-            raise InputError(Problem(file=file, line=1, message=message, fix=fix))
+            raise InputError(message, file=file, line=1, fix=fix)
     rows = [row for node in listed.value for row in _with_members(_row(node, file), node, file)]
     return document, rows
 
@@ -90,20 +90,20 @@ def _child(node: yaml.MappingNode, name: str) -> yaml.Node | None:
 def _row(node: yaml.Node, file: str) -> Row:
     if not isinstance(node, yaml.MappingNode):
         line = node.start_mark.line + 1
-        raise InputError(Problem(file=file, line=line, message="a rule must be a mapping"))
+        raise InputError("a rule must be a mapping", file=file, line=line)
     constructor = yaml.constructor.SafeConstructor()
     try:
         pairs = constructor.construct_mapping(node, deep=True)
     except yaml.YAMLError as error:  # an alias of what contains it
         message, line = f"invalid value: {getattr(error, 'problem', error)}", node.start_mark.line
-        raise InputError(Problem(file=file, line=line + 1, message=message)) from error
+        raise InputError(message, file=file, line=line + 1) from error
     values = {str(key): value for key, value in pairs.items()}
     lines = {"": node.start_mark.line + 1}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if lines.setdefault(str(key.value), line) != line:
             message, place = f"{key.value} occurs twice", str(values.get("id", ""))
-            raise InputError(Problem(file=file, line=line, place=place, message=message))
+            raise InputError(message, file=file, line=line, place=place)
     return Row(values=values, lines=lines)
 
 

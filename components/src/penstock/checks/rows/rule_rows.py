@@ -213,7 +213,7 @@ def _constants(sections: Mapping[str, Any], file: str, names: Names) -> Mapping[
     """The constants of the file. Raises InputError for a bad name, or for values such as dates."""
     constants = sections.get(CONSTANTS, {})
     if not isinstance(constants, Mapping):
-        raise InputError(Problem(file=file, message="constants must be a mapping"))
+        raise InputError("constants must be a mapping", file=file)
     for name, table in constants.items():
         is_free = _is_free_name(name) and name not in (names or ())
         try:
@@ -222,7 +222,7 @@ def _constants(sections: Mapping[str, Any], file: str, names: Names) -> Mapping[
             is_plain = False
         if not (is_free and is_plain):
             message = f"the constant {name} needs {'plain values' if is_free else 'another name'}"
-            raise InputError(Problem(file=file, message=message))
+            raise InputError(message, file=file)
     return constants
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.environments.paths import require_python
-from penstock.errors import GraphError, PenstockError, PortInUseError, Problem, StartError
+from penstock.errors import GraphError, PenstockError, PortInUseError, StartError
 from penstock.graph.edit import edit_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.live.model import STOPPED, LiveSnapshot
@@ -100,7 +100,7 @@ def require_free_port(port: int, option: str) -> None:
     except PortInUseError as error:
         message = error.problems[0].message
         fix = "Choose another port, or omit the option: any free port is then used."
-        raise PortInUseError(Problem(place=option, message=message, fix=fix)) from None
+        raise PortInUseError(message, place=option, fix=fix) from None
 
 
 async def _start(python: Path, port: int, options: PageOptions) -> asyncio.subprocess.Process:
@@ -203,7 +203,7 @@ class _Server:
 
 
 def _ended(message: str) -> StartError:
-    return StartError(Problem(message=message, fix="Read its output above."))
+    return StartError(message, fix="Read its output above.")
 
 
 def page_of_up(graph: Path, port: int) -> WhenReady:
@@ -241,5 +241,5 @@ def scale(path: Path, changes: Mapping[str, int]) -> None:
     require_not_overridden(path, changes)
     if is_manifest(read_text_file(path)):
         fix = "Edit its replicas; a running `up` applies the change."
-        raise GraphError(Problem(file=str(path), message="is a DGD manifest", fix=fix))
+        raise GraphError("is a DGD manifest", file=str(path), fix=fix)
     edited(path, lambda: edit_replicas(path, changes), changes)
