@@ -11,7 +11,7 @@ from penstock.graph.slo import Slo
 from penstock.plan import margin
 from penstock.plan.documents import plan_document
 from penstock.plan.margin import Margin, margin_line, margins
-from penstock.plan.prepare import _allowed
+from penstock.plan.space import allowed
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.interval import Interval
 from penstock.simulate.study import Row
@@ -134,5 +134,5 @@ def test_with_confidence_every_line_counts_the_intervals(
 
 def test_with_confidence_disaggregated_graphs_are_left_out() -> None:
     both = [aggregated(2), disaggregated(1, 1)]
-    assert _allowed(both, request()) == both
-    assert _allowed(both, request(confidence=0.9)) == [aggregated(2)]
+    assert allowed(both, request()) == both
+    assert allowed(both, request(confidence=0.9)) == [aggregated(2)]

@@ -10,7 +10,7 @@ from penstock.manifests.deployment import Role
 from penstock.plan.deployments import Deployments, estimator, step_table
 from penstock.plan.estimate import Estimator, Ranked, Table, rank
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.space import Candidate, Layout, candidates, layouts
+from penstock.plan.space import Candidate, Layout, allowed, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
 from penstock.workload.duration import for_means, for_steady_state, steady_state_requests
 from penstock.workload.load import LoadedWorkload
@@ -108,7 +108,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     return Space(
         request=request,
         traffic=traffic,
-        candidates=_measured(_allowed(candidates(request, usable), request), table),
+        candidates=_measured(allowed(candidates(request, usable), request), table),
         estimator=estimator(probes, table, traffic),
         excluded=excluded,
     )
@@ -122,17 +122,6 @@ def _none_usable(request: PlanRequest, excluded: Mapping[Layout, str]) -> Proble
     text = "; ".join(f"{', '.join(layouts)}: {why}" for why, layouts in reasons.items())
     message = f"no worker of {request.model} can be planned on {request.gpu.name}: {text}"
     return Problem(message=message, fix="Use more or larger GPUs, or another model.")
-
-
-def _allowed(possible: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
-    """The candidates with enough replicas. With `--confidence` only aggregated ones: there is no
-    measured point of a disaggregated graph, so none has an interval."""
-    return [
-        c
-        for c in possible
-        if all(p.replicas >= request.min_replicas for p in c.pools)
-        and not (c.is_disaggregated and request.confidence)
-    ]
 
 
 def _measured(possible: Sequence[Candidate], table: Table) -> tuple[Candidate, ...]:

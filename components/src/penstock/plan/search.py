@@ -14,7 +14,7 @@ from math import floor, log
 from penstock.plan.estimate import Ranked
 from penstock.plan.evidence import neighbors
 from penstock.plan.request import Objective
-from penstock.plan.space import Candidate
+from penstock.plan.space import Candidate, allowed
 from penstock.plan.trials import Limit, Trial, Trials, TrialSpec, in_order
 
 # Shapes that are replayed first: for the fewest GPUs, of each number of GPUs; and if replays are
@@ -152,11 +152,9 @@ def _near(trials: Trials, best: Trial, ranked: Ranked) -> list[Candidate]:
     count, also those with one worker fewer that the estimate excludes."""
     near = list(neighbors(best.candidate, ranked.candidates))
     if _objective(trials) is Objective.COST:
-        least = trials.deployments.request.min_replicas
-        fewer = best.candidate.losses.values()
-        allowed = [c for c in fewer if all(pool.replicas >= least for pool in c.pools)]
+        fewer = allowed(list(best.candidate.losses.values()), trials.deployments.request)
         no_more = [c for c in near if c.gpus <= best.candidate.gpus]
-        near = list(dict.fromkeys([*allowed, *no_more]))
+        near = list(dict.fromkeys([*fewer, *no_more]))
     return near[: COSTLY_LAST if trials.is_costly else NEIGHBORS]
 
 

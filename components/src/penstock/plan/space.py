@@ -147,6 +147,17 @@ def candidates(request: PlanRequest, usable: Sequence[Layout]) -> tuple[Candidat
     return plain + tuple(replace(c, drafts=True) for c in plain if request.draft)
 
 
+def allowed(possible: Sequence[Candidate], request: PlanRequest) -> list[Candidate]:
+    """The candidates with enough replicas. With `--confidence` only aggregated ones: there is no
+    measured point of a disaggregated graph, so none has an interval."""
+    return [
+        c
+        for c in possible
+        if all(p.replicas >= request.min_replicas for p in c.pools)
+        and not (c.is_disaggregated and request.confidence)
+    ]
+
+
 def _routers(request: PlanRequest) -> tuple[str, ...]:
     """Router modes to consider; without shared prefixes only the KV router, which balances the load
     as well as the other."""
