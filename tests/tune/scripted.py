@@ -15,7 +15,7 @@ from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.router import Router
 from penstock.simulate.study import Progress, Row, Study
 from penstock.tune.settings import RouterSettings, settings_of
-from penstock.tune.tuning import Parts, Trial, Tuning, parts_of, tune
+from penstock.tune.tuning import LATENCIES, Parts, Trial, Tuning, parts_of, tune
 from penstock.workload.load import parse_workload
 from tests.simulate.test_metrics import steady
 
@@ -44,12 +44,14 @@ def deployment(**settings: Any) -> Replayable:
     return Replayable(name="ours", gpu=GPUS["b200"], pools=(pool,), router=router, context=9999)
 
 
-def metrics(**values: Any) -> ReplayMetrics:
-    return replace(replay_metrics(steady(), 4, Slo(ttft_ms=51)), **values)
+def metrics(ttft_ms: float | None = None, **values: Any) -> ReplayMetrics:
+    """``ttft_ms``: all percentiles of the TTFT that ``values`` do not have."""
+    equal = {} if ttft_ms is None else dict.fromkeys(LATENCIES, ttft_ms)
+    return replace(replay_metrics(steady(), 4, Slo(ttft_ms=51)), **{**equal, **values})
 
 
-def trial(settings: RouterSettings, p90: Sequence[float], **values: Any) -> Trial:
-    seeds = tuple(metrics(ttft_p90_ms=ttft, **values) for ttft in p90)
+def trial(settings: RouterSettings, ttft_ms: Sequence[float], **values: Any) -> Trial:
+    seeds = tuple(metrics(ttft, **values) for ttft in ttft_ms)
     row = Row(replayable=deployment(), metrics=seeds, results=(steady(),))
     return Trial(settings=settings, row=row)
 
@@ -101,7 +103,7 @@ def tuned(behavior: Behavior, **settings: Any) -> Tuning:
 
 
 def faster(best: RouterSettings, factor: float = 0.7) -> Behavior:
-    """TTFT p90 of 100 ms, and of 100 × ``factor`` with the best settings."""
+    """TTFTs of 100 ms, and of 100 × ``factor`` with the best settings."""
     return lambda settings, seed: {
-        "ttft_p90_ms": (100 + seed % 2) * (factor if settings == best else 1.0)
+        "ttft_ms": (100 + seed % 2) * (factor if settings == best else 1.0)
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.tune.tuning import Tuning
 
 # Of penstock.tune.tuning, which takes long to import; a test compares them.
-MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20
+MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 2, 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from penstock.manifests.source import open_source
     from penstock.simulate.replayable import replayable
-    from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_conversations
+    from penstock.tune.tuning import parts_of, require_tunable, tune, with_enough_requests
 
     replaying.end_as_interrupted()
     hints = arguments.hints_of(args)
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     progress = Progress(args, "starting replays")
     with progress.running(), requested as replays:
         try:
-            workload = with_enough_conversations(workload, deployment, replays)
+            workload = with_enough_requests(workload, deployment, replays)
             tuning = tune(deployment, parts_of(workload, replays, args.seeds), args.seeds, progress)
         except KeyboardInterrupt:
             progress.hide()

@@ -22,11 +22,10 @@ from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
 from penstock.tune.tuning import (
     MIN_REQUESTS,
     MIN_SEEDS,
-    QUEUED,
     Tuning,
+    indifference,
     most_replays,
     parts_of,
-    queue_share,
     tune,
 )
 
@@ -137,9 +136,9 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
 def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
     """The winner with the router settings that `tune` recommends for it, and why."""
     ((_, deployment),) = trials.deployments.of([winner.candidate])
-    if why := _not_tunable(trials, winner, deployment, budget):
-        return winner, Routing(kept=f"{KEPT}: {why}")
     loaded = trials.study.workload.at_scale(winner.row.scale, min_requests=MIN_REQUESTS)
+    if why := _not_tunable(trials, deployment, budget, indifference(winner.row, loaded)):
+        return winner, Routing(kept=f"{KEPT}: {why}")
     try:
         parts = parts_of(loaded, trials.study.replays, MIN_SEEDS)
     except SimulationError as error:  # a short trace
@@ -156,16 +155,14 @@ def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
     return trial, Routing(tuning=tuning)
 
 
-def _not_tunable(trials: Trials, winner: Trial, deployment: Replayable, budget: int) -> str:
+def _not_tunable(trials: Trials, deployment: Replayable, budget: int, indifferent: str) -> str:
     """Why settings cannot make a difference, or are not tried; empty if they are tried."""
     if deployment.router.settings is None:
         return f"in {deployment.router.mode} mode, they have no effect"
     if deployment.choices == 1:
         return "no pool has two workers, so the router has no choice"
-    if (share := queue_share(winner.row)) < QUEUED:
-        return (
-            f"requests hardly queue (p90 of the prefill queue time is {share:.0%} of that of TTFT)"
-        )
+    if indifferent:
+        return indifferent
     needed = most_replays(DYNAMO_DEFAULT, MIN_SEEDS)
     if needed > budget * TUNING_SHARE:
         return f"others were not tried; raise --replays to {ceil(needed / TUNING_SHARE)}"

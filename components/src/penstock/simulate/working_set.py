@@ -89,6 +89,21 @@ def needed_again(requests: Sequence[Request], request_ms: float) -> int:
     return max(held, default=0) * BLOCK_TOKENS
 
 
+def possible_hits(requests: Sequence[Request]) -> float:
+    """Share of the input tokens that requests before had at the same place, which one cache without
+    a limit would find. Of the later half, as caches are empty at first."""
+    seen = set[int]()
+    hits = tokens = 0
+    for number, request in enumerate(requests):
+        known = next((i for i, block in enumerate(request.blocks) if block not in seen), None)
+        if 2 * number >= len(requests):
+            tokens += request.input_tokens
+            cached = len(request.blocks) if known is None else known
+            hits += min(request.input_tokens, cached * BLOCK_TOKENS)
+        seen.update(request.blocks)
+    return hits / tokens if tokens else 0.0
+
+
 def _arrivals(requests: Sequence[Request], request_ms: float) -> Iterator[tuple[Request, float]]:
     turns: dict[str, float] = {}
     for request in requests:

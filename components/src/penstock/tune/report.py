@@ -12,8 +12,8 @@ from penstock.simulate.documents import as_rows
 from penstock.simulate.report import SIMULATED, arrival_of, notes
 from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import (
-    LIMITED,
-    MARGIN,
+    LATENCIES,
+    MARGINS,
     NEEDED,
     QUEUED,
     SLO_MARGIN,
@@ -23,10 +23,11 @@ from penstock.tune.tuning import (
     exceeded,
     queue_share,
     ratio_of,
+    share_gain,
     values,
 )
 
-SCHEMA_VERSION = 1  # raised if a key changes its meaning or is removed
+SCHEMA_VERSION = 2  # raised if a key changes its meaning or is removed
 BEST = 5  # rows of the first table, besides the fixed ones
 COLUMNS = (
     "scale / credit / queue / policy",
@@ -37,9 +38,10 @@ COLUMNS = (
     "ratio",
 )
 METRIC = (
-    "metric: TTFT p90; ratio: the graph's divided by that of the settings (above 1: better); "
-    f"rejected: {' or '.join(LIMITED.values())} more than {MARGIN:.0%} higher, or the share within "
-    f"the SLO more than {SLO_MARGIN * 100:g} percentage point lower"
+    "ratio: the geometric mean over TTFT p50, p90 and p99, the graph's divided by that of the "
+    "settings (above 1: better); the share within the SLO comes first; rejected: "
+    + ", ".join(f"{what} more than {margin:.0%} higher" for what, margin in MARGINS.values())
+    + f", or the share within the SLO more than {SLO_MARGIN * 100:g} percentage point lower"
 )
 LEGEND = (
     "scale: prefill_load_scale; credit: overlap_score_credit; queue: queue_threshold; "
@@ -52,12 +54,14 @@ def report_of(tuning: Tuning) -> Report:
     best = f"choice ({tuning.parts.choice_name}), the best of {len(tuning.trials)} combinations:"
     parts: list[Part] = [METRIC, best, _table(tuning.base, _best_trials(tuning), has_bounds=False)]
     if confirmation is not None:
-        trials = [confirmation.base, confirmation.chosen, *confirmation.others]
+        trials = _compared(confirmation)
         parts += [
             f"confirmation ({tuning.parts.confirmation_name}):",
             _table(confirmation.base, trials, has_bounds=True),
         ]
-    replays = f"{tuning.replays} replays"
+    replays = f"{tuning.replays} replays of {tuning.base.row.requests:,} measured requests or more"
+    possible = f"prefix hits: at most {tuning.possible_hits:.1%} with one cache without a limit"
+    remarks = [tuning.hint.reason] if tuning.hint else []
     state = State.MET if tuning.is_changed else State.NONE
     return Report(
         kind="Router settings",
@@ -66,9 +70,15 @@ def report_of(tuning: Tuning) -> Report:
         verdicts=[Verdict(state, f"recommended: {recommendation(tuning)}")],
         sections=[
             Section("Settings", [*parts, LEGEND]),
-            Section("Notes", [Notes([replays, *notes([tuning.base.row], [None])])]),
+            Section(
+                "Notes", [Notes([*remarks, possible, replays, *notes([tuning.base.row], [None])])]
+            ),
         ],
     )
+
+
+def _compared(confirmation: Confirmation) -> list[Trial]:
+    return [confirmation.base, *confirmation.finalists, *confirmation.others]
 
 
 def _best_trials(tuning: Tuning) -> list[Trial]:
@@ -82,19 +92,27 @@ def recommendation(tuning: Tuning) -> str:
     """One line: the settings, and why."""
     if tuning.is_changed:
         assert tuning.confirmation is not None
-        return f"{tuning.recommended}: {evidence(tuning.confirmation)}"
+        text = f"{tuning.recommended}: {evidence(tuning.confirmation)}"
+        ties = "; ".join(str(trial.settings) for trial in tuning.confirmation.tied)
+        return f"{text}; as good: {ties}" if ties else text
     return f"keep {_kept(tuning)}: {_why_kept(tuning)}"
 
 
 def evidence(confirmation: Confirmation) -> str:
-    """`TTFT p90 829 → 609 ms, ratio 1.36 (95% lower bound 1.31) on other traffic than chose it`."""
-    before, after = (
-        median(values(t.row, "ttft_p90_ms")) for t in (confirmation.base, confirmation.chosen)
-    )
+    """`TTFT p50/p90/p99 240/829/2,300 → 187/609/1,900 ms, ratio 1.36 (95% lower bound 1.31) on
+    traffic …`."""
+    before, after = map(_latencies, (confirmation.base, confirmation.chosen))
     ratio = confirmation.ratio
     bound = f" (95% lower bound {ratio.low:.2f})" if ratio.low is not None else ""
-    change = f"TTFT p90 {before:.0f} → {after:.0f} ms, ratio {ratio.mean:.2f}{bound}"
+    change = f"TTFT p50/p90/p99 {before} → {after} ms, ratio {ratio.mean:.2f}{bound}"
+    shares = [trial.share for trial in (confirmation.base, confirmation.chosen)]
+    if share_gain(confirmation.base, confirmation.chosen):
+        change += f", {shares[0]:.1%} → {shares[1]:.1%} of requests within the SLO"
     return f"{change} on traffic that was not used to choose them"
+
+
+def _latencies(trial: Trial) -> str:
+    return "/".join(f"{median(values(trial.row, name)):.0f}" for name in LATENCIES)
 
 
 def _kept(tuning: Tuning) -> str:
@@ -104,7 +122,6 @@ def _kept(tuning: Tuning) -> str:
 
 def _why_kept(tuning: Tuning) -> str:
     confirmation = tuning.confirmation
-    share = queue_share(tuning.base.row)
     if confirmation is None:
         text = "no other settings were better on the choice part"
     elif confirmation.exceeded:
@@ -114,9 +131,8 @@ def _why_kept(tuning: Tuning) -> str:
         low = confirmation.ratio.low or 0.0
         text = f"{confirmation.chosen.settings} are not better on the confirmation part by more "
         text += f"than the noise: lower bound of the ratio {low:.2f}, needed {NEEDED:.2f}"
-    if not tuning.queues:
-        text += f"; requests hardly queue (p90 of the prefill queue time is {share:.0%} of that of "
-        text += "TTFT), and without queues these settings make little difference"
+    if tuning.indifference:
+        text += f"; {tuning.indifference}, so these settings make little difference"
     return text
 
 
@@ -132,7 +148,7 @@ def _cells(base: Trial, trial: Trial, *, has_bounds: bool) -> list[str]:
     goodput = trial.row.goodput
     return [
         _name(base, trial),
-        "/".join(figure(f"ttft_{rank}_ms") for rank in ("p50", "p90", "p99")),
+        "/".join(map(figure, LATENCIES)),
         figure("itl_p90_ms", ".1f"),
         figure("prefix_hit_rate", ".1%"),
         "-" if goodput is None else f"{goodput:.1%}",
@@ -172,19 +188,18 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
     workload = tuning.parts.choice.workload
     confirmed = None
     if confirmation is not None:
-        rows = [confirmation.base, confirmation.chosen, *confirmation.others]
         confirmed = {
             "part": tuning.parts.confirmation_name,
-            "settings": [_as_json(confirmation.base, trial) for trial in rows],
+            "settings": [_as_json(confirmation.base, t) for t in _compared(confirmation)],
             "exceeded": confirmation.exceeded,
         }
     return json.dumps(
         {
             "schema_version": SCHEMA_VERSION,
             "workload": workload.workload.model_dump(exclude_none=True),
-            "metric": "ttft_p90_ms",
+            "metrics": list(LATENCIES),
             "margins": {
-                **dict.fromkeys(LIMITED, MARGIN),
+                **{name: margin for name, (_, margin) in MARGINS.items()},
                 "goodput": SLO_MARGIN,
                 "needed_ratio": NEEDED,
                 "queue_share": QUEUED,
@@ -200,6 +215,8 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
                 "reason": recommendation(tuning),
             },
             "queue_share": queue_share(tuning.base.row),
+            "possible_prefix_hits": tuning.possible_hits,
+            "hint": asdict(tuning.hint) if tuning.hint else None,
             "replays": tuning.replays,
             "graph": graph,
         },

@@ -1,6 +1,7 @@
-"""The steps of `tune`: replays of settings, the best on one part, and its confirmation.
+"""The steps of `tune`: replays of settings, the best on one part, and their confirmation.
 
-The traffic is split, so that no request that chooses settings confirms them.
+The traffic is split, so that no request that chooses settings confirms them. It is lengthened until
+the figures are steady: in a short replay most requests find empty caches, with every setting.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.simulate.replay import Replays
 from penstock.simulate.replayable import require_replayed_mode, router_problem
 from penstock.simulate.study import Row, Study
 from penstock.simulate.window import percentile
+from penstock.simulate.working_set import possible_hits
 from penstock.tune.settings import (
     DYNAMO_DEFAULT,
     QUEUES,
@@ -31,19 +33,32 @@ from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
 CONFIRMATIONS = 2  # × the replays that choose: the bound of one ratio needs more than a ranking
+FINALISTS = 3  # settings that are confirmed: the best of a part may be so by chance
 MIN_REQUESTS = 200  # of a replay: half of them may be warm-up, and the p99 needs a hundred
-METRIC = "ttft_p90_ms"
-MARGIN = 0.05  # other latencies may be higher by this share: replays of one setting differ by 4 %
+# Requests for each shared prefix: with 20, the first tenth of a replay, which is not measured, has
+# used 86 % of the prefixes.
+REQUESTS_PER_PREFIX = 20
+LATENCIES = ("ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms")  # the ratio is their geometric mean
+# By how much a latency may be higher, unless more requests meet the SLO. Replays of the same
+# settings differ by 4 %, and in the p99 by more.
+MARGINS = {
+    "ttft_p50_ms": ("TTFT p50", 0.1),
+    "ttft_p90_ms": ("TTFT p90", 0.1),
+    "ttft_p99_ms": ("TTFT p99", 0.25),
+    "itl_p90_ms": ("ITL p90", 0.05),
+}
 SLO_MARGIN = 0.01  # the share of requests within the SLO may be lower by this
-NEEDED = 1.03  # lower bound of the ratio of the metric, above which a change is recommended
-TIE = 0.01  # of the ratio
+NEEDED = 1.03  # lower bound of the ratio, above which a change is recommended
+TIE = 0.03  # of the ratio
 QUEUED = 0.05  # share of the TTFT's p90 below which requests do not queue
-LIMITED = {"ttft_p99_ms": "TTFT p99", "itl_p90_ms": "ITL p90"}
+MISSED = 0.05  # of all input tokens: possible prefix hits that are missed
 # 95 % one-sided quantiles of Student's t by degrees of freedom; above ten, that of ten.
 STUDENT = (6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812)
 SMALLEST_MS = 1e-6
-BEST = 3  # are tried with a queue
-MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 3, 20  # of the choice; fewer confirm with a useless bound
+QUEUED_SETTINGS = 3  # the best settings are tried with a queue too
+MIN_SEEDS, SEEDS, MAX_SEEDS = 2, 2, 20  # of the choice; fewer confirm with a useless bound
+# Prefixes that are mostly shared, and long against the requests that run at once: see `hint_of`.
+SHARED = 0.5
 Say = Callable[[str, int, int], None]
 
 
@@ -82,20 +97,32 @@ def parts_of(loaded: LoadedWorkload, replays: Replays, seeds: int) -> Parts:
     )
 
 
-def with_enough_conversations(
+def with_enough_requests(
     loaded: LoadedWorkload, deployment: Replayable, replays: Replays
 ) -> LoadedWorkload:
-    """The workload with as many requests as make the number of concurrent conversations steady,
-    estimated from one replay; other workloads unchanged."""
+    """The workload with so many requests that the caches have filled and a replay is steady, with
+    the settings of the graph or those of the hint; a trace and a ramp are unchanged."""
     workload = loaded.workload
     sampled, rate = workload.fixed_requests, workload.mean_rate
-    if workload.conversation is None or sampled is None or rate is None:
+    if sampled is None or rate is None:
         return loaded
-    (row,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
-    took = [request.e2e_ms for request in served_requests(row.results[0])]
-    needed = steady_state_requests(workload, rate=rate, request_s=fmean(took or [0]) / 1000)
-    requests = max(sampled, min(needed, MAX_REPLAYED_REQUESTS))
-    return loaded.with_workload(workload.with_requests(requests))
+    requests = sampled
+    if workload.system_prompts is not None:
+        requests = max(requests, REQUESTS_PER_PREFIX * workload.system_prompts.count)
+    if workload.conversation is not None:
+        (row,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
+        took = [request.e2e_ms for request in served_requests(row.results[0])]
+        request_s = fmean(took or [0]) / 1000
+        requests = max(requests, steady_state_requests(workload, rate=rate, request_s=request_s))
+    most = max(sampled, MAX_REPLAYED_REQUESTS)
+    longer = loaded.with_workload(workload.with_requests(min(requests, most)))
+    study = Study(workload=longer, replays=replays, seeds=1)
+    candidates = dict.fromkeys([settings_of(deployment), HINTED])
+    rows = study.steady_rows([with_settings(deployment, each) for each in candidates], None)
+    steady = [int(row.results[0]["summary"]["num_requests"]) for row in rows if row.is_steady]
+    if not steady:
+        return longer
+    return longer.with_workload(workload.with_requests(min(steady)))
 
 
 def halves(loaded: LoadedWorkload) -> tuple[LoadedWorkload, LoadedWorkload]:
@@ -126,10 +153,16 @@ class Trial:
     settings: RouterSettings
     row: Row
 
+    @property
+    def share(self) -> float | None:
+        """Mean share of the requests within the SLO; None without an SLO."""
+        shares = [seed.goodput for seed in self.row.metrics if seed.goodput is not None]
+        return fmean(shares) if shares else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times higher the base's metric is: above 1 is an improvement."""
+    """How many times higher the base's latencies are: above 1 is an improvement."""
 
     mean: float
     low: float | None  # 95 % lower bound over the seeds; None with a single one
@@ -140,10 +173,17 @@ def values(row: Row, name: str) -> list[float]:
     return [float(v) for metrics in row.metrics if (v := getattr(metrics, name)) is not None]
 
 
-def ratio_of(base: Trial, other: Trial, name: str = METRIC) -> Ratio:
-    """The geometric mean over the seeds that both have; 1 for a metric that they do not have."""
-    pairs = zip(values(base.row, name), values(other.row, name), strict=False)
-    logs = [log(max(a, SMALLEST_MS) / max(b, SMALLEST_MS)) for a, b in pairs]
+def ratio_of(base: Trial, other: Trial, names: Sequence[str] = LATENCIES) -> Ratio:
+    """The geometric mean over the metrics, and over the seeds that both have; 1 for a metric that
+    they do not have."""
+    by_metric = [
+        [
+            log(max(a, SMALLEST_MS) / max(b, SMALLEST_MS))
+            for a, b in zip(values(base.row, name), values(other.row, name), strict=False)
+        ]
+        for name in names
+    ]
+    logs = [fmean(seed) for seed in zip(*by_metric, strict=False)]
     mean = fmean(logs or [0.0])
     if len(logs) < 2:
         return Ratio(mean=exp(mean), low=None)
@@ -151,46 +191,59 @@ def ratio_of(base: Trial, other: Trial, name: str = METRIC) -> Ratio:
     return Ratio(mean=exp(mean), low=exp(mean - quantile * stdev(logs) / sqrt(len(logs))))
 
 
+def share_gain(base: Trial, other: Trial) -> float:
+    """By how much more of the requests meet the SLO; 0 without one."""
+    if base.share is None or other.share is None:
+        return 0.0
+    return other.share - base.share
+
+
 def exceeded(base: Trial, other: Trial) -> list[str]:
-    """Margins that the other settings exceed, as clauses."""
+    """Margins that the other settings exceed, as clauses. Where more requests meet the SLO, no
+    latency has a margin."""
     return list(_exceeded(base, other))
 
 
 def _exceeded(base: Trial, other: Trial) -> Iterator[str]:
-    for name, what in LIMITED.items():
-        rise = 1 / ratio_of(base, other, name).mean - 1
-        if rise > MARGIN:
+    gain = share_gain(base, other)
+    if gain > SLO_MARGIN:
+        return
+    for name, (what, margin) in MARGINS.items():
+        rise = 1 / ratio_of(base, other, [name]).mean - 1
+        if rise > margin:
             yield f"{what} is {rise:.0%} higher"
-    shares = [_share(trial, base) for trial in (base, other)]
-    if shares[0] is not None and shares[1] is not None and shares[1] < shares[0] - SLO_MARGIN:
-        yield f"{shares[1]:.1%} instead of {shares[0]:.1%} of requests are within the SLO"
-
-
-def _share(trial: Trial, base: Trial) -> float | None:
-    """Mean share of requests within the SLO, over the seeds that both have."""
-    count = min(len(trial.row.metrics), len(base.row.metrics))
-    shares = [
-        metrics.goodput for metrics in trial.row.metrics[:count] if metrics.goodput is not None
-    ]
-    return fmean(shares) if shares else None
+    if gain < -SLO_MARGIN:
+        yield f"{other.share:.1%} instead of {base.share:.1%} of requests are within the SLO"
 
 
 def ranked(base: Trial, trials: Sequence[Trial]) -> list[Trial]:
-    """Best first: within the margins, then by the ratio."""
-    return sorted(
-        trials, key=lambda trial: (bool(exceeded(base, trial)), -ratio_of(base, trial).mean)
+    """Best first: within the margins, then those with the highest share of requests within the SLO
+    (or one that hardly differs), then by the ratio."""
+    highest = max((share_gain(base, trial) for trial in trials), default=0.0)
+
+    def grade(trial: Trial) -> tuple[bool, bool, float]:
+        is_lower = share_gain(base, trial) < highest - SLO_MARGIN
+        return bool(exceeded(base, trial)), is_lower, -ratio_of(base, trial).mean
+
+    return sorted(trials, key=grade)
+
+
+def is_hopeful(base: Trial, trial: Trial) -> bool:
+    """Whether it is better than the base by more than a tie."""
+    has_gain = ratio_of(base, trial).mean > 1 + TIE or share_gain(base, trial) > SLO_MARGIN
+    return has_gain and not exceeded(base, trial)
+
+
+def indifference(row: Row, loaded: LoadedWorkload) -> str:
+    """Why router settings make little difference, as a clause; empty where they may make one."""
+    queued = queue_share(row)
+    missed = possible_hits(loaded.requests(0)) - row.metrics[0].prefix_hit_rate
+    if queued >= QUEUED or missed >= MISSED:
+        return ""
+    return (
+        f"requests hardly queue (p90 of the prefill queue time is {queued:.0%} of that of TTFT), "
+        f"and at most {max(0.0, missed):.0%} of the input tokens miss a prefix hit that is possible"
     )
-
-
-def best_of(base: Trial, trials: Sequence[Trial]) -> Trial:
-    """The best within the margins; of equal ones the one that changes fewest of Dynamo's defaults.
-
-    The base is always among them.
-    """
-    allowed = [base, *(trial for trial in trials if not exceeded(base, trial))]
-    highest = max(ratio_of(base, trial).mean for trial in allowed)
-    equal = [t for t in allowed if ratio_of(base, t).mean >= highest * (1 - TIE)]
-    return min(equal, key=lambda t: (t is not base, len(t.settings.changes), t.settings.order))
 
 
 def queue_share(row: Row) -> float:
@@ -204,12 +257,59 @@ def queue_share(row: Row) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hint:
+    """Settings that the statistics of the traffic suggest, and why."""
+
+    settings: RouterSettings
+    reason: str
+
+
+HINTED = RouterSettings(prefill_load_scale=8.0)
+
+
+def hint_of(row: Row, requests: Sequence[Request]) -> Hint | None:
+    """Where most of the input is shared, Dynamo's default moves requests away from the worker that
+    has their prefix: it weighs the blocks of each running request as high as blocks to prefill, and
+    a running request has as many blocks as the prefix. None where it does not."""
+    shared = possible_hits(requests)
+    if shared < SHARED or row.replayable.choices == 1:
+        return None
+    steadiness = row.steadiness
+    running = steadiness.offered_rate * steadiness.short_request_s if steadiness else 0.0
+    reason = (
+        f"{shared:.0%} of the input tokens are in prefixes that earlier requests had, and each of "
+        f"{row.replayable.choices} workers runs about {running / row.replayable.choices:.1f} "
+        "requests at a time. With prefill_load_scale 1, the router counts one of them as much as "
+        "the prefill of such a prefix, and leaves the worker that has it cached"
+    )
+    return Hint(settings=HINTED, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Confirmation:
-    """The chosen settings on traffic that did not choose them."""
+    """The best settings on traffic that did not choose them."""
 
     base: Trial
-    chosen: Trial
+    finalists: tuple[Trial, ...]  # best first
     others: tuple[Trial, ...]  # Dynamo's default, if the graph has other settings
+
+    @property
+    def chosen(self) -> Trial:
+        """Of the best and those that tie with it, the one with the fewest changes of Dynamo's
+        defaults."""
+        return min(self._best, key=lambda t: (len(t.settings.changes), t.settings))
+
+    @property
+    def tied(self) -> list[Trial]:
+        """Finalists that are as good as the chosen one."""
+        return [trial for trial in self._best if trial is not self.chosen]
+
+    @property
+    def _best(self) -> list[Trial]:
+        best, *rest = self.finalists
+        least = ratio_of(self.base, best).mean * (1 - TIE)
+        tied = (t for t in rest if ratio_of(self.base, t).mean >= least)
+        return [best, *(t for t in tied if is_hopeful(self.base, t))]
 
     @property
     def ratio(self) -> Ratio:
@@ -221,8 +321,10 @@ class Confirmation:
 
     @property
     def is_better(self) -> bool:
+        """Whether the latencies are lower by more than the noise, or more requests meet the SLO."""
         low = self.ratio.low
-        return low is not None and low > NEEDED and not self.exceeded
+        has_gain = low is not None and low > NEEDED
+        return not self.exceeded and (has_gain or share_gain(self.base, self.chosen) > SLO_MARGIN)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,24 +335,26 @@ class Tuning:
     parts: Parts
     base: Trial  # the graph's own settings
     trials: tuple[Trial, ...]  # of the choice part, best first, the base among them
-    chosen: Trial
+    hint: Hint | None
+    possible_hits: float  # share of the input tokens that earlier requests had
+    indifference: str  # why settings make little difference; empty where they may
     confirmation: Confirmation | None  # None: nothing was better than the graph's settings
     replays: int
+
+    @property
+    def chosen(self) -> Trial:
+        return self.trials[0]
 
     @property
     def recommended(self) -> RouterSettings:
         """The graph's own settings unless others were confirmed."""
         comparison = self.confirmation
-        return self.chosen.settings if comparison and comparison.is_better else self.base.settings
+        is_better = comparison is not None and comparison.is_better
+        return comparison.chosen.settings if comparison and is_better else self.base.settings
 
     @property
     def is_changed(self) -> bool:
         return self.recommended != self.base.settings
-
-    @property
-    def queues(self) -> bool:
-        """Whether requests wait for prefill with the graph's settings."""
-        return queue_share(self.base.row) >= QUEUED
 
 
 def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
@@ -260,18 +364,26 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
     fixed = list(dict.fromkeys([base_settings, DYNAMO_DEFAULT]))
     trials = search.chosen_from(parts.choice, fixed)
     base = trials[0]
-    chosen = best_of(base, trials[1:])
+    order = ranked(base, trials)
     confirmation = None
-    if chosen is not base:
-        compared = list(dict.fromkeys([base_settings, chosen.settings, *fixed]))
-        current, best, *rest = search.replay(parts.confirmation, compared, "confirmation")
-        confirmation = Confirmation(base=current, chosen=best, others=tuple(rest))
+    if better := [trial for trial in order if is_hopeful(base, trial)][:FINALISTS]:
+        compared = list(dict.fromkeys([*fixed, *(trial.settings for trial in better)]))
+        current, *rest = search.replay(parts.confirmation, compared, "confirmation")
+        best = [t for t in rest if t.settings in {trial.settings for trial in better}]
+        confirmation = Confirmation(
+            base=current,
+            finalists=tuple(ranked(current, best)),
+            others=tuple(trial for trial in rest if trial not in best),
+        )
+    requests = parts.choice.workload.requests(parts.choice.first_seed)
     return Tuning(
         deployment=deployment,
         parts=parts,
         base=base,
-        trials=tuple(ranked(base, trials)),
-        chosen=chosen,
+        trials=tuple(order),
+        hint=hint_of(base.row, requests),
+        possible_hits=possible_hits(requests),
+        indifference=indifference(base.row, parts.choice.workload),
         confirmation=confirmation,
         replays=search.done,
     )
@@ -280,14 +392,14 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
 def most_replays(base: RouterSettings, seeds: int) -> int:
     """The most replays of `tune` for a graph with ``base``."""
     fixed = 1 + (base != DYNAMO_DEFAULT)
-    choice = len(_without_queue([base])) + BEST * (len(QUEUES) - 1)
-    return (choice + (fixed + 1) * CONFIRMATIONS) * seeds
+    choice = len(_without_queue([base])) + QUEUED_SETTINGS * (len(QUEUES) - 1)
+    return (choice + (fixed + FINALISTS) * CONFIRMATIONS) * seeds
 
 
 def _without_queue(fixed: Sequence[RouterSettings]) -> list[RouterSettings]:
-    """The settings of the first step."""
+    """The settings of the first step, the hinted ones first."""
     known = [settings for settings in grid() if settings.queue_threshold is None]
-    return list(dict.fromkeys([*fixed, *known]))
+    return list(dict.fromkeys([*fixed, HINTED, *known]))
 
 
 @dataclass
@@ -309,7 +421,7 @@ class Search:
         known = {trial.settings for trial in trials}
         queued = [
             replace(trial.settings, queue_threshold=threshold, queue_policy=policy)
-            for trial in ranked(trials[0], trials)[:BEST]
+            for trial in ranked(trials[0], trials)[:QUEUED_SETTINGS]
             for threshold, policy in QUEUES
         ]
         new = [settings for settings in dict.fromkeys(queued) if settings not in known]
