@@ -102,7 +102,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/plan_against_all.py
 	$(RUN) python benchmarks/plan_speed.py
 	$(RUN) python benchmarks/plan_header.py
-	$(RUN) python benchmarks/router_settings.py --short
+	$(RUN) python benchmarks/router_settings.py
 	$(RUN) python benchmarks/planner.py
 	$(RUN) python benchmarks/twin.py
 	$(RUN) python benchmarks/cluster_before.py

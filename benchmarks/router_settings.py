@@ -130,7 +130,7 @@ def deployment_of(graph: str) -> Replayable:
     elif graph == "4xh100":
         source = open_source(folder / "gpt-oss-20b-h100.yaml", ["worker.replicas=4"])
     else:
-        source = graph_source(VLLM if graph == "8xh200" else AGGREGATED, f"{graph}.yaml")
+        source = graph_source(VLLM if graph == "8xh200" else AGGREGATED, f"aggregated-{graph}.yaml")
     return replayable(source, Hints())
 
 
@@ -220,13 +220,13 @@ def complete_grid(tuning: Tuning, held_out: Study) -> dict[str, Any]:
     gains = log(ratio_of(base, own).mean), log(ratio_of(base, first).mean)
     return {
         "default_ttft_ms": latencies(base),
-        "recommended": str(tuning.recommended),
+        "settings": dict(tuning.recommended.keys),
         "recommended_ttft_ms": latencies(own),
         "ratio": round(ratio_of(base, own).mean, 3),
         "p50_ratio": round(ratio_of(base, own, ["ttft_p50_ms"]).mean, 3),
         "p90_ratio": round(ratio_of(base, own, ["ttft_p90_ms"]).mean, 3),
         "exceeded": exceeded(base, own),
-        "best": str(first.settings),
+        "best": dict(first.settings.keys),
         "best_ratio": round(ratio_of(base, first).mean, 3),
         "is_found": gains[0] >= GOOD * gains[1] or gains[1] - gains[0] <= log(1 + TIE),
         "hint": bool(tuning.hint),

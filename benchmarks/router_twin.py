@@ -1,11 +1,11 @@
 """Repeats two cases of `router_settings.py` on live twins with eight workers.
 
-python benchmarks/router_twin.py --trace FILE   Writes results/router_twin.json, and skips cases
-that the file has; needs the environment sim and results/router_settings.json, which has the load
-and the settings that `tune` chose. Two twins run at the same time, one with Dynamo's default
-settings and one with those of `tune`. They receive the same held-out requests, one twin after the
-other, in alternating order. `ratio` is the default's p90 of TTFT divided by that of the other twin,
-over the requests after the warm-up. --trace: Mooncake's conversation trace.
+python benchmarks/router_twin.py   Writes results/router_twin.json, and skips cases that the file
+has; needs the environment sim and results/router_settings.json, which has the rate and the settings
+that `plan --router` recommends. Two twins run at the same time, one with Dynamo's default settings
+and one with those. They receive the same held-out requests, one twin after the other, in
+alternating order. `ratio` is the default's p90 of TTFT divided by that of the other twin, over the
+requests after the warm-up.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from typing import Any
 
 from penstock.drill.graph_process import GraphProcess
 from penstock.simulate.window import ServedRequest, percentile
-from penstock.tune.tuning import halves
 from penstock.workload import Request
 from penstock.workload.load import LoadedWorkload
 from report import RESULTS, write_result
-from router_settings import AGGREGATED, HELD_OUT_SEED, LOADS, SHORT, Case, at, workload_of
+from router_settings import AGGREGATED, HELD_OUT_SEED, Case, workload_of
 from twin import own_comparison, running, served, simulated
 
 NAME = "router_twin"
-GRAPH = "aggregated-8xb200"
-CASES = (
-    Case(load="near", graph=GRAPH, workload="conversation-trace"),
-    Case(load="near", graph=GRAPH, workload="many-prompts"),
+GRAPH = "8xb200"  # of router_settings.py
+CASES = tuple(
+    Case(kind=kind, graph=GRAPH, load=load)
+    for kind, load in (("long documents", 0.7), ("applications", 0.95))
 )
 SAMPLES, REQUESTS = 3, 400
 WARM_UP = 0.25  # share of the requests
@@ -40,16 +39,12 @@ BUSY = 12.0  # requests/s of wall time; the twin then uses about one core
 ONE_FRONTEND = ("frontend.replicas=1",)
 
 
-def samples(case: Case, loaded: LoadedWorkload) -> Iterator[tuple[Request, ...]]:
-    """Of other seeds, or of the half of the trace, than those that `tune` used."""
-    unseen = halves(loaded)[1].requests(0) if loaded.workload.trace is not None else None
+def samples(loaded: LoadedWorkload) -> Iterator[tuple[Request, ...]]:
+    """Of other seeds than those that `tune` used."""
     for number in range(SAMPLES):
-        if unseen is None:
-            some = loaded.requests(HELD_OUT_SEED + number)[:REQUESTS]
-        else:
-            some = unseen[number * REQUESTS :][:REQUESTS]
-        begin = some[0].at_ms or 0.0
-        yield tuple(replace(r, at_ms=(r.at_ms or 0.0) - begin) for r in some)
+        requests = loaded.requests(HELD_OUT_SEED + number)[:REQUESTS]
+        begin = requests[0].at_ms or 0.0
+        yield tuple(replace(r, at_ms=(r.at_ms or 0.0) - begin) for r in requests)
 
 
 def p90(run: Sequence[ServedRequest]) -> float:
@@ -63,13 +58,12 @@ def speed_of(requests: Sequence[Request]) -> float:
     return round(min(1.0, BUSY / rate), 3)
 
 
-def run(case: Case, known: Mapping[str, Any], trace: Path, graph: Path) -> dict[str, Any]:
-    own = known["cases"][str(case)]
-    loaded = workload_of(case.workload, trace, SHORT)
-    scale = known["saturation"][f"{case.graph}, {case.workload}"]["scale"] * LOADS[case.load]
-    some = list(samples(case, at(loaded, scale, SHORT)))
+def run(case: Case, known: Mapping[str, Any], graph: Path) -> dict[str, Any]:
+    recommended = known["cases"][str(case)]
+    some = list(samples(workload_of(case.kind, recommended["rate"])))
     speed = min(speed_of(requests) for requests in some)
-    tuned = tuple(f"router.{k}={v}" for k, v in own["chosen"].items() if v is not None)
+    settings = recommended["settings"].items()
+    tuned = tuple(f"router.{k}={v}" for k, v in settings if v is not None)
     sets = {"default": ONE_FRONTEND, "tuned": ONE_FRONTEND + tuned}
     with (
         running(graph, sets["default"], speed) as default,
@@ -83,8 +77,8 @@ def run(case: Case, known: Mapping[str, Any], trace: Path, graph: Path) -> dict[
             for number, requests in enumerate(some)
         ]
     return {
-        "settings": own["chosen"],
-        "ratio_in_router_settings": own["ratio"],
+        "settings": recommended["settings"],
+        "ratio_in_router_settings": recommended["p90_ratio"],
         "speed": speed,
         "requests": REQUESTS,
         "ratio_live": round(geometric_mean(r["live_ratio"] for r in rows), 3),
@@ -124,19 +118,17 @@ def ratios(runs: Mapping[str, Sequence[ServedRequest]], how: str) -> dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trace", type=Path, required=True)
-    trace = parser.parse_args().trace
+    argparse.ArgumentParser(description=__doc__).parse_args()
     known = json.loads((RESULTS / "router_settings.json").read_text())
     file = RESULTS / f"{NAME}.json"
     found: dict[str, Any] = json.loads(file.read_text())["cases"] if file.exists() else {}
     with tempfile.TemporaryDirectory(prefix="penstock-twin-") as folder:
-        graph = Path(folder) / f"{GRAPH}.yaml"
+        graph = Path(folder) / "twin.yaml"
         graph.write_text(AGGREGATED)
         for case in CASES:
             if str(case) not in found:
-                found[str(case)] = run(case, known, trace, graph)
-                write_result(NAME, f"python benchmarks/{NAME}.py --trace FILE", {"cases": found})
+                found[str(case)] = run(case, known, graph)
+                write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": found})
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ MISSES, MEETS = Behavior(0.5), Behavior(2.0)
 @pytest.fixture(autouse=True)
 def _no_queues(monkeypatch: pytest.MonkeyPatch) -> None:
     """Winners are not tuned, unless a test wants it."""
-    monkeypatch.setattr(routing, "queue_share", lambda row: 0.0)
+    monkeypatch.setattr(routing, "indifference", lambda *_: "requests hardly queue")
 
 
 def with_settings(candidate: Candidate, settings: RouterSettings = TUNED) -> Candidate:
@@ -109,16 +109,29 @@ def test_no_winner_without_a_graph_that_meets_the_slo() -> None:
 def test_a_graph_that_is_too_slow_for_other_reasons_is_not_tried(slo: Slo) -> None:
     search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
     search.deployments = Named(request(slo=slo))
-    replays = search.replays
     winner, _ = routed(search, families_of(search), BUDGET)
     assert winner is not None
     assert winner.candidate == LARGE
-    assert search.replays == replays
+    assert {trial.candidate.settings for trial in search.known} == {DYNAMO_DEFAULT}
+
+
+def test_one_worker_fewer_is_tried_until_the_slo_is_missed() -> None:
+    """The search may have no budget for it, or not with the settings of the winner."""
+    behaviors = {aggregated(4): MEETS, aggregated(3): MEETS, SMALL: MEETS, aggregated(1): MISSES}
+    search = trials(behaviors)
+    search.of([TrialSpec(aggregated(4))])
+    search.left = 0
+    families = families_of(search)
+    winner, _ = routed(search, families, BUDGET)
+    assert winner is not None
+    assert winner.candidate == SMALL
+    assert winner.is_confirmed
+    assert families[0].best is winner
 
 
 def queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes all replays queue for prefill, and `tune` recommend other settings."""
-    monkeypatch.setattr(routing, "queue_share", lambda row: 0.5)
+    monkeypatch.setattr(routing, "indifference", lambda *_: "")
     monkeypatch.setattr(routing, "tune", lambda *_: tuned(faster(TUNED)))
 
 
@@ -131,7 +144,7 @@ def test_the_winner_gets_the_settings_that_tune_confirms(monkeypatch: pytest.Mon
     assert winner is not None
     assert winner.candidate == with_settings(SMALL)
     assert families[0].best is winner
-    assert decision.reason.startswith(f"{TUNED}: TTFT p90 ")
+    assert decision.reason.startswith(f"{TUNED}: TTFT p50/p90/p99 ")
     assert "on traffic that was not used to choose them" in decision.reason
     assert search.replays > before + 3  # those of `tune` count
 

@@ -11,9 +11,11 @@ from penstock.plan.report import (
     best_trials,
     disaggregation,
     headroom,
+    kind_line,
     margins_of,
     reason,
     speculation,
+    ties,
 )
 from penstock.plan.request import Objective
 from penstock.plan.sensitivity import Comparison, Headroom
@@ -145,6 +147,10 @@ class PlanDocument(VersionedDocument):
     """Pools and parallelism of the recommended graph."""
     reason: str
     """Why it is recommended."""
+    other_kind: str
+    """Why it is better than the best graph of the other kind (aggregated or disaggregated)."""
+    as_good: list[str]
+    """Graphs that are as good, but more complex."""
     best_aggregated: str | None
     """The best aggregated graph; null if none is known to meet the SLO."""
     best_disaggregated: str | None
@@ -200,6 +206,8 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         workload=plan.workload.workload,
         recommended=str(plan.winner.candidate),
         reason=reason(plan),
+        other_kind=kind_line(plan),
+        as_good=list(ties(plan)),
         best_aggregated=str(aggregated.candidate) if aggregated else None,
         best_disaggregated=str(disaggregated.candidate) if disaggregated else None,
         speculation=_speculation(plan),

@@ -144,7 +144,7 @@ def plan(
 
     ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
     trial as soon as it is measured, for a search that is interrupted. ``first_answer`` gets the
-    result of a search with a part of the traffic, or an empty text.
+    first graph that meets the SLO, before a longer replay confirms it.
 
     SimulationError if no layout fits the model, or none was measured.
     """
@@ -170,7 +170,7 @@ def plan(
         is_costly=cost.is_high,
         complete=complete_workload(loaded, steady),
     )
-    trials.on_first = lambda trial: first_answer(unconfirmed_answer(trials, trial))
+    trials.on_first = lambda trial: first_answer(unconfirmed_answer(trial))
     families = search(trials, ranked)
     if not any(family.best for family in families):
         _add_hopeful(trials, space, families)
@@ -186,19 +186,12 @@ def plan(
     return replace(result, routing=routing, other_decoding=other)
 
 
-def unconfirmed_answer(trials: Trials, trial: Trial) -> str:
-    """Empty if the search replayed all of the traffic."""
-    if trials.complete is None:
-        return ""
-    part, total = (
-        loaded.workload.fixed_requests or len(loaded.requests(0))
-        for loaded in (trials.study.workload, trials.complete)
-    )
-    if part >= total:
-        return ""
+def unconfirmed_answer(trial: Trial) -> str:
+    """The first graph that met the SLO, in a short replay."""
     count = trial.candidate.gpus
     what = f"{trial.candidate}, {count} GPU{'s' * (count != 1)}"
-    return f"first answer (not yet confirmed, from {part:,} of {total:,} requests): {what}"
+    share = f"{trial.goodput:.1%} of {trial.row.requests:,} requests met the SLO"
+    return f"first answer (not yet confirmed; {share}): {what}"
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:
@@ -277,12 +270,11 @@ def _plan(trials: Trials, space: Space, families: Sequence[Family], winner: Tria
         lambda: sensitivity.sensitivity_rows(
             trials, deployment, base, shares_prefixes=request.shares_prefixes
         ),
-        lambda: winner.losses or sensitivity.loss_rows(trials, winner.candidate, base),
-    ) as changed:
+    ) as (changed,):
+        losses = winner.losses or sensitivity.loss_rows(trials, winner.candidate, base)
         headroom = find_headroom(trials, winner.candidate, base)
         pairs = _compared(trials, disaggregated, aggregated, base)
-        rows, losses = (future.result() for future in changed)
-    further = [*rows.values(), *(() if winner.losses else losses.values())]
+        rows = changed.result()
     ended = {
         is_disaggregated: family.ended_by
         for is_disaggregated, family in zip((False, True), families, strict=True)
@@ -302,7 +294,8 @@ def _plan(trials: Trials, space: Space, families: Sequence[Family], winner: Tria
         losses=losses,
         compared=pairs,
         considered=len(space.candidates),
-        replays=trials.replays + sum(len(row.metrics) for row in further if isinstance(row, Row)),
+        replays=trials.replays
+        + sum(len(row.metrics) for row in rows.values() if isinstance(row, Row)),
         excluded=space.excluded,
         unreplayed=_unreplayed(space, families),
         unfinished=ended,

@@ -14,7 +14,7 @@ from penstock.plan.request import METHOD, Objective, PlanRequest
 from penstock.plan.search import SCALE_STEP
 from penstock.plan.sensitivity import Comparison
 from penstock.plan.space import BATCHES, STEPS
-from penstock.plan.trials import TIE, Limit, Trial, score_of
+from penstock.plan.trials import TIE, Limit, Trial, in_order, score_of
 from penstock.reports.model import (
     Figure,
     Figures,
@@ -112,6 +112,9 @@ def _reasons(plan: Plan, attain: float) -> Iterator[str]:
 
 def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
     """What the report and the header of the graph state about the recommendation."""
+    yield "aggregated or disaggregated", kind_line(plan)
+    if as_good := "; ".join(ties(plan)):
+        yield "as good", as_good
     yield "router", plan.routing.reason
     yield from (("speculation", line) for line in speculation(plan))
     yield from (("availability", line) for line in availability(plan, attain))
@@ -189,28 +192,48 @@ def _share(attain: float) -> str:
 
 
 def reason(plan: Plan) -> str:
-    """What the winner has over the best of the other family, and whether a tie decided."""
+    """What the winner reaches, in one sentence."""
+    winner, objective = plan.winner, plan.request.objective
+    if objective is Objective.THROUGHPUT:
+        return f"it sustains {_rate(winner)}"
+    if objective is Objective.INTERACTIVITY:
+        return _user_rate(winner)
+    count = winner.candidate.gpus
+    text = f"{_gpus(winner)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(winner)}"
+    return text if count == 1 else f"{text}, and no replayed graph with fewer met the SLO"
+
+
+def kind_line(plan: Plan) -> str:
+    """Why the winner is better than the best graph of the other kind, in one sentence."""
     winner, other = plan.winner, _other(plan)
-    objective = plan.request.objective
-    if objective is Objective.COST:
-        count = winner.candidate.gpus
-        text = f"{_gpus(winner)} {'suffices' if count == 1 else 'suffice'}{_at_user_rate(winner)}"
-        text += "" if count == 1 else ", and no replayed graph with fewer met the SLO"
-    elif objective is Objective.THROUGHPUT:
-        text = f"it sustains {_rate(winner)}"
-    else:
-        text = _user_rate(winner)
-    kind = "aggregated" if winner.candidate.is_disaggregated else "disaggregated"
+    kinds = ("aggregated", "disaggregated")
+    kind = kinds[not winner.candidate.is_disaggregated]
     if other is None and plan.unfinished:
-        text += f"; {_unfinished(plan)}"
-    elif other is None:
-        text += f"; {LEFT_OUT if plan.request.confidence else _none_met(plan, kind)}"
+        return _unfinished(plan)
+    if other is None:
+        return LEFT_OUT if plan.request.confidence else _none_met(plan, kind)
+    objective = plan.request.objective
+    first, *_ = in_order([winner, other], objective)
+    if first is not winner or _is_tie(winner, other, objective):
+        verdict = f"as good as the best {kind} graph"
     else:
-        text += f"; the best {kind} graph ({other.candidate}) {_compared(winner, other, objective)}"
-    best = max([winner, *plan.runners_up], key=score_of(objective))
-    if best is not winner:
-        text += f"; {best.candidate} is within {TIE:.0%}, but more complex"
-    return text
+        own = kinds[winner.candidate.is_disaggregated]
+        verdict = f"{own} is better here than the best {kind} graph"
+    return f"{verdict} ({other.candidate}), which {_compared(winner, other, objective)}"
+
+
+def ties(plan: Plan) -> Iterator[str]:
+    """Graphs that are as good as the winner, which is less complex."""
+    for trial in plan.runners_up:
+        if _is_tie(plan.winner, trial, plan.request.objective):
+            short = "" if trial.is_confirmed else ", in a short replay"
+            yield f"{trial.candidate} (within {TIE:.0%}{short})"
+
+
+def _is_tie(winner: Trial, other: Trial, objective: Objective) -> bool:
+    *first, own = score_of(objective)(winner)
+    *second, reached = score_of(objective)(other)
+    return first == second and abs(reached - own) <= TIE * own
 
 
 def _none_met(plan: Plan, kind: str) -> str:

@@ -14,7 +14,7 @@ from penstock.errors import SimulationError
 from penstock.plan.margin import ITL, latencies
 from penstock.plan.request import Objective
 from penstock.plan.search import Family, best_of, raised
-from penstock.plan.space import Candidate
+from penstock.plan.space import Candidate, allowed
 from penstock.plan.trials import TIE, Trial, Trials, in_order, score_of
 from penstock.simulate.model import Replayable
 from penstock.tune.report import recommendation
@@ -34,7 +34,7 @@ RESCUED = 2  # graphs that are tried with other settings
 # (benchmarks/router_settings.py), so they cannot help a graph that is slower.
 FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
-TUNING_SHARE = 0.6  # of `--replays`: replays of the settings, in addition to it
+TUNING_SHARE = 0.7  # of `--replays`: replays of the settings, in addition to it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +83,20 @@ def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Tri
     if winner is None:
         return None, Routing()
     trial, routing = _tuned(trials, winner, budget)
+    trial = _with_fewest(trials, trial)
     families[trial.candidate.is_disaggregated].best = trial
     return trial, routing
+
+
+def _with_fewest(trials: Trials, winner: Trial) -> Trial:
+    """The winner with one worker fewer, and again, as long as it meets the SLO, where the fewest
+    GPUs count: with other router settings, or in replays that the search had no budget for."""
+    if trials.deployments.request.objective is not Objective.COST:
+        return winner
+    fewer = allowed(list(winner.candidate.losses.values()), trials.deployments.request)
+    trials.left = max(trials.left, len(fewer))
+    better = best_of(trials, fewer, winner)
+    return _with_fewest(trials, better) if better else winner
 
 
 def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:

@@ -30,6 +30,7 @@ COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # scales of the comparison with disaggreg
 WORTH = 1 / (1 - TIE)  # factor of tokens/s per user from which disaggregation is worth it
 LOOSER = 1.02
 CLOSEST = 8  # candidates that are replayed to see how far they miss the SLO
+OUT_OF_TIME = "the time limit was reached"
 T = TypeVar("T")
 
 
@@ -179,14 +180,17 @@ def sensitivity_rows(
 
 
 def loss_rows(trials: Trials, winner: Candidate, scale: float) -> Mapping[str, Row | str]:
-    """The graph with one worker fewer, by the name of the worker's pool."""
-    rendered = dict(trials.deployments.of(list(winner.losses.values())))
-    left = {
-        name: rendered[candidate]
-        for name, candidate in winner.losses.items()
-        if candidate in rendered
-    }
-    return {name: _changed_row(trials, deployment, scale) for name, deployment in left.items()}
+    """The graph with one worker fewer, by the name of the worker's pool: the trials by which the
+    search decided, so that the report cannot contradict it."""
+    trials.left = max(trials.left, len(winner.losses))
+    rows: dict[str, Row | str] = {}
+    for name, candidate in winner.losses.items():
+        trial = trials.trial_of(TrialSpec(candidate, scale=scale))
+        if trial is not None:
+            rows[name] = trials.surest(trial).row
+        elif trials.deadline.is_over():
+            rows[name] = OUT_OF_TIME
+    return rows
 
 
 def _changed_row(
@@ -195,7 +199,7 @@ def _changed_row(
     """Steady if it meets the SLO, unless replays are costly; of conversations, in which an overload
     shows late, as long as those that confirm a graph. A text says why it was not replayed."""
     if trials.deadline.is_over():
-        return "the time limit was reached"
+        return OUT_OF_TIME
     workloads = [trials.study.workload]
     if trials.complete is not None and trials.complete.workload.conversation:
         workloads.append(trials.complete)

@@ -274,6 +274,10 @@ class Trials:
         self._count(longer, sum(len(row.metrics) for row in rows))
         return longer
 
+    def surest(self, trial: Trial) -> Trial:
+        """The trial, confirmed if a longer replay may meet the SLO."""
+        return self.confirmed(trial) if self.is_hopeful(trial) else trial
+
     def _count(self, trial: Trial, replays: int) -> None:
         self.replays += replays
         self.measured.append(trial)
