@@ -250,12 +250,12 @@ def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     tmp_path: Path, workload: str
 ) -> None:
     graph = tmp_path / "ours.yaml"
-    graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "random"))
+    graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "power-of-two"))
     argv = ["simulate", str(graph), "--workload", workload, "--seeds", "1"]
     assert main(argv) == 0
     message = error_of([*argv, "--planner"], 17)
-    assert "router.mode: random cannot be replayed: the replay has kv and round-robin" in message
-    assert message.endswith("Fix: Set the router mode to kv or round-robin.\n")
+    assert "power-of-two cannot be replayed: the replay has kv, round-robin, random" in message
+    assert message.endswith("Fix: Set the router mode to kv, round-robin or random.\n")
 
 
 @pytest.mark.needs("sim")

@@ -45,7 +45,7 @@ ARGUMENT = {
 }
 TCP_GBS = 1.0
 FABRIC_NAMES = {None: "fabric not set", "none": "TCP"}
-REPLAYED = ("kv", "round-robin")
+REPLAYED = ("kv", "round-robin", "random")
 PLACE = "router.mode"
 
 
@@ -327,11 +327,9 @@ def require_replayed_mode(deployment: Replayable, source: Source) -> None:
         deployment.choices == 1 and deployment.planner is None
     ):
         return
-    message = (
-        f"{deployment.router.mode} cannot be replayed: the replay has {' and '.join(REPLAYED)}"
-    )
+    message = f"{deployment.router.mode} cannot be replayed: the replay has {', '.join(REPLAYED)}"
     raise SimulationError(
-        router_problem(source, message, "Set the router mode to kv or round-robin.")
+        router_problem(source, message, "Set the router mode to kv, round-robin or random.")
     )
 
 
