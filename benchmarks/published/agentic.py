@@ -169,7 +169,7 @@ def _conversations(row: Row, added: int, output: Lengths) -> LoadedWorkload:
         input=Lengths(mean=added),
         output=output,
         arrival=Arrival(concurrency=row.concurrency),
-        conversation=Conversation(turns=turns),
+        conversation=Conversation(turns=turns, start="first"),
     )
     return workload_of(row).with_workload(workload)
 

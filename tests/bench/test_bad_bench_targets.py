@@ -107,3 +107,23 @@ def test_zero_is_no_value(flag: str, value: str, workload: tuple[str, ...]) -> N
     code, message = bench(server(), *workload, flag, value)
     assert code == USAGE
     assert f"argument {flag}: {value!r} is not" in message
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "words"),
+    [
+        ("arrival: {ladder: {rates: [1, 2], seconds: 9}}", "w has a ladder of rates"),
+        (
+            "arrival: {poisson: 1}\nconversation: {turns: 2, cached_output: true}",
+            "Fix: Remove `conversation.cached_output` from w.",
+        ),
+    ],
+)
+def test_traffic_that_only_simulate_has_is_refused(
+    arrivals: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(f"input: 9\noutput: 9\n{arrivals}\n")
+    done = penstock("bench", "http://127.0.0.1:9", "--workload", str(path))
+    assert done.returncode == USAGE
+    assert words in done.stderr

@@ -81,6 +81,29 @@ def test_a_router_mode_that_the_replay_does_not_have_is_refused(
 
 
 @pytest.mark.needs("sim")
+def test_each_stage_of_a_ladder_has_a_row_in_the_table_and_in_the_json(
+    workload: str, tmp_path: Path
+) -> None:
+    ladder = tmp_path / "ladder.yaml"
+    stages = "ladder: {rates: [2, 20], seconds: 5, pause: 5}"
+    text = WORKLOAD.replace("requests: 60\n", "").replace("poisson: 20", stages)
+    ladder.write_text(text)
+    argv = ["simulate", DISAGG, "--workload", str(ladder), "--seeds", "1", "--ttft", "500ms"]
+    output = output_of(argv)
+    assert "ladder: 2, 20 requests/s for 5 s each, with pauses of 5 s" in output
+    name = "gpt-oss-120b-b200-disagg"
+    assert re.findall(rf"^({name}, [0-9]+/s)$", output, re.MULTILINE) == [
+        f"{name}, 2/s",
+        f"{name}, 20/s",
+    ]
+    assert output.count("assumed: KV transfer") == 1
+    graphs = read_output("simulate", output_of([*argv, "--json"]))["graphs"]
+    assert [(graph["graph"], graph["stage_rate"]) for graph in graphs] == [(name, 2), (name, 20)]
+    rates = [graph["figures"]["request_rate"]["median"] for graph in graphs]
+    assert rates == [pytest.approx(2, rel=0.6), pytest.approx(20, rel=0.3)]
+
+
+@pytest.mark.needs("sim")
 def test_json_and_page(workload: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     argv = ["simulate", DISAGG, "--workload", workload, "--seeds", "1", "--itl", "20ms"]
@@ -250,12 +273,12 @@ def test_the_planner_needs_a_router_mode_that_can_be_replayed(
     tmp_path: Path, workload: str
 ) -> None:
     graph = tmp_path / "ours.yaml"
-    graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "random"))
+    graph.write_text(GRAPH_WITH_PLANNER.replace("round-robin", "power-of-two"))
     argv = ["simulate", str(graph), "--workload", workload, "--seeds", "1"]
     assert main(argv) == 0
     message = error_of([*argv, "--planner"], 17)
-    assert "router.mode: random cannot be replayed: the replay has kv and round-robin" in message
-    assert message.endswith("Fix: Set the router mode to kv or round-robin.\n")
+    assert "power-of-two cannot be replayed: the replay has kv, round-robin, random" in message
+    assert message.endswith("Fix: Set the router mode to kv, round-robin or random.\n")
 
 
 @pytest.mark.needs("sim")

@@ -28,6 +28,7 @@ INPUTS = {
     "Bursts",
     "Calibration",
     "Conversation",
+    "Ladder",
     "Lengths",
     "NamedWorkload",
     "Ramp",

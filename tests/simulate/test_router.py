@@ -176,13 +176,29 @@ def test_file_and_flags_give_the_same_replay(sets: dict[str, int], flags: dict[s
     assert requests[0] != requests[2]  # otherwise the setting has no effect on this load
 
 
+@pytest.mark.needs("sim")
+def test_random_routing_queues_where_rotation_does_not() -> None:
+    """Requests at the same worker wait for each other, and rotation separates them."""
+    rotation, random = (
+        replace(graph(DISAGG), router=router_of([frontend(router_mode=mode)]))
+        for mode in ("round-robin", "random")
+    )
+    assert rotation.router.settings is None
+    assert random.is_random
+    assert not random.router.is_tunable
+    with Replays(NO_CACHE) as replays:
+        results = replays.run([job(d, "constant: 100") for d in (rotation, random)])
+    queued = [sorted(result["requests"]["prefill_queue_ms"])[-5] for result in results]
+    assert queued[0] < 1 < queued[1]
+
+
 GRAPHS = Path(__file__).parents[2] / "dynamo_graphs"
 DISAGG = "gpt-oss-120b-b200-disagg"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mode", ["random", "power-of-two", "least-loaded", "direct", "device-aware-weighted"]
+    "mode", ["power-of-two", "least-loaded", "direct", "device-aware-weighted"]
 )
 def test_other_modes_are_refused_with_the_value_and_a_fix(mode: str) -> None:
     source = open_source(GRAPHS / f"{DISAGG}.yaml")
@@ -190,14 +206,15 @@ def test_other_modes_are_refused_with_the_value_and_a_fix(mode: str) -> None:
         require_replayed_mode(of(DISAGG, f"router.mode={mode}"), source)
     text = str(error.value)
     assert f"router.mode: {mode} cannot be replayed" in text
-    assert text.endswith("Fix: Set the router mode to kv or round-robin.")
+    assert text.endswith("Fix: Set the router mode to kv, round-robin or random.")
 
 
 @pytest.mark.slow
-def test_kv_round_robin_and_a_single_worker_are_replayed() -> None:
+def test_kv_round_robin_random_and_a_single_worker_are_replayed() -> None:
     source = open_source(GRAPHS / f"{DISAGG}.yaml")
     require_replayed_mode(of(DISAGG), source)
     require_replayed_mode(of(DISAGG, "router.mode=round-robin"), source)
+    require_replayed_mode(of(DISAGG, "router.mode=random"), source)
     single = "gpt-oss-120b-b200-latency-eagle3"  # least-loaded
     require_replayed_mode(of(single), open_source(GRAPHS / f"{single}.yaml"))
     two = of(single, "worker.replicas=2")

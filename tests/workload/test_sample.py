@@ -91,3 +91,53 @@ def test_blocks_cover_the_input(seed: int) -> None:
         return len(request.blocks) == needed and request.output_tokens >= 1
 
     assert all(covers(request) for request in sample(workload(text), seed))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "median_tokens", "mean_tokens", "p99_tokens"),
+    [
+        ("{median: 400, mean: 860}", 400, 860, 7138),
+        ("{median: 400, p99: 6000}", 400, 788, 6000),
+        ("{quantiles: [[0, 10], [0.5, 400], [0.9, 1000], [1, 2000]]}", 400, 532, 1900),
+        ("{quantiles: [[0, 128], [0.3, 128], [0.3, 1024], [1, 1024]]}", 1024, 755, 1024),
+    ],
+)
+def test_lengths_have_the_configured_quantiles_and_mean(
+    lengths: str, median_tokens: int, mean_tokens: int, p99_tokens: int
+) -> None:
+    text = f"requests: 40000\ninput: {lengths}\noutput: 1\narrival: {{poisson: 5}}\n"
+    tokens = sorted(request.input_tokens for request in sample(workload(text), 1))
+    assert tokens[20000] == pytest.approx(median_tokens, rel=0.03)
+    assert mean(tokens) == pytest.approx(mean_tokens, rel=0.03)
+    assert tokens[39600] == pytest.approx(p99_tokens, rel=0.06)
+
+
+LADDER = "input: 10\noutput: 10\narrival: {ladder: {rates: [5, 20, 10], seconds: 100, pause: 50}}\n"
+
+
+def test_a_ladder_has_its_rates_and_no_arrival_in_its_pauses() -> None:
+    ladder = workload(LADDER)
+    times = [(request.at_ms or 0.0) / 1000 for request in sample(ladder, 1)]
+    counts = [sum(begin <= at < begin + 100 for at in times) for begin in (0, 150, 300)]
+    assert counts == [pytest.approx(100 * rate, rel=0.1) for rate in (5, 20, 10)]
+    assert sum(counts) == len(times)
+    assert {0, 150, 300} <= set(times)
+    assert ladder.mean_rate == 3500 / 400
+    assert ladder.sampled_requests == 3500
+    assert ladder.fixed_requests is None
+    assert ladder.scaled(2).mean_rate == 7000 / 400
+
+
+def test_closed_loop_clients_begin_at_random_turns_of_their_conversations() -> None:
+    text = "requests: 400\ninput: 100\noutput: 50\narrival: {concurrency: 20}\n"
+    text += "conversation: {turns: 5, start: random}\n"
+    requests = sample(workload(text), 1)
+    first = [request for request in requests if request.at_ms is not None]
+    assert len(requests) == 400
+    assert {r.input_tokens for r in first[:20]} == {100, 250, 400, 550, 700}
+    assert {r.input_tokens for r in first[20:]} == {100}
+    assert all(r.think_ms == 0 for r in first)
+    lockstep = sample(workload(text.replace("random", "first")), 1)
+    assert {r.input_tokens for r in lockstep if r.at_ms is not None} == {100}
+    open_loop = workload(text.replace("concurrency: 20", "poisson: 1"))
+    assert {r.input_tokens for r in sample(open_loop, 1) if r.at_ms is not None} == {100}

@@ -154,6 +154,7 @@ def run(args: argparse.Namespace) -> int:
     _require_fitting_arguments(args)
     bench_outputs.require_outputs(args)
     workload = replaying.requested_workload(args)
+    _require_measurable(workload)
     arguments.require_tool(args, aiperf)
     replaying.end_as_interrupted()
     progress = Progress(args, "starting AIPerf", line_interval_s=LINE_INTERVAL_S)
@@ -167,6 +168,19 @@ def run(args: argparse.Namespace) -> int:
             both = (targets[0].endpoint, targets[1].endpoint)
             _compare(args, both, workload, folder, progress)
     return 0
+
+
+def _require_measurable(loaded: LoadedWorkload) -> None:
+    """UsageError for traffic that only `simulate` has."""
+    workload, message = loaded.workload, ""
+    if workload.arrival is not None and workload.arrival.ladder is not None:
+        message = f"{loaded.name} has a ladder of rates, and the figures of a run are of one rate"
+        fix = "Use a workload with one rate, and name multiples of it with --sweep."
+    elif workload.conversation is not None and workload.conversation.cached_output:
+        message = "requests have random tokens in place of earlier outputs, so no cache has them"
+        fix = f"Remove `conversation.cached_output` from {loaded.name}."
+    if message:
+        raise UsageError(message, place="--workload", fix=fix)
 
 
 def _measure(

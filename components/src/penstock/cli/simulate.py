@@ -142,13 +142,21 @@ def _print(
         else:
             rows = study.steady_rows(deployments, count_replays)
     sets = working_sets(rows, study.workload)  # each reads all requests of the workload
+    if not sustained and not planned:
+        stages = [row.by_stage(study.workload) for row in rows]
+        sets = [known for known, parts in zip(sets, stages, strict=True) for _ in parts]
+        rows = [stage for parts in stages for stage in parts]
     if args.json:
         print(as_json(rows, study.workload, sustained, sets))
     if args.json and not args.report:
         return 0
     report = report_of(
         Simulated(
-            rows=rows, sustained=sustained, loaded=study.workload, attain=study.attain, sets=sets
+            rows=[row.named_by_stage for row in rows],
+            sustained=sustained,
+            loaded=study.workload,
+            attain=study.attain,
+            sets=sets,
         )
     )
     if not args.json:

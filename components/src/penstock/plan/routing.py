@@ -133,7 +133,7 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
     def is_near(trial: Trial) -> bool:
         if trial.row.scale != 1 or trial.meets_slo or trial.row.replayable.choices == 1:
             return False
-        if trial.row.replayable.router.settings is None:
+        if not trial.row.replayable.router.is_tunable:
             return False
         reached = latencies(trial.row, request.slo, attain)
         return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in reached)
@@ -169,7 +169,7 @@ def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
 
 def _not_tunable(trials: Trials, deployment: Replayable, budget: int, indifferent: str) -> str:
     """Why settings cannot make a difference, or are not tried; empty if they are tried."""
-    if deployment.router.settings is None:
+    if not deployment.router.is_tunable:
         return f"in {deployment.router.mode} mode, they have no effect"
     if deployment.choices == 1:
         return "no pool has two workers, so the router has no choice"

@@ -139,6 +139,8 @@ class GraphFigures(Document):
     """Pools, workers and their parallelism."""
     slo: Slo
     """SLO; null is no limit."""
+    stage_rate: float | None
+    """Arrival rate of the stage of a ladder, in requests/s or conversations/s; null without one."""
     scale: float
     """Multiple of the workload's arrival rate or concurrency."""
     seeds: int
@@ -257,6 +259,7 @@ def _figures(row: Row) -> dict[str, Any]:
         "gpus": row.gpus,
         "shape": row.replayable.shape,
         "slo": row.replayable.slo,
+        "stage_rate": row.stage and row.stage.rate,
         "scale": row.scale,
         "seeds": len(row.metrics),
         "steadiness": row.steadiness,

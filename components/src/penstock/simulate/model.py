@@ -76,6 +76,10 @@ class Replayable:
     def gpus(self) -> int:
         return sum(pool.all_gpus for pool in self.pools)
 
+    def refuses_input(self, tokens: int) -> bool:
+        """Whether an input is longer than a step of an engine without chunked prefill."""
+        return self.input_limit is not None and tokens > self.input_limit.tokens
+
     @property
     def workers(self) -> int:
         return sum(pool.replicas for pool in self.pools)

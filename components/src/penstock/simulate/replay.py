@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from math import ceil
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -37,6 +38,9 @@ CHILD = Path(__file__).parent / "replay_child.py"
 NAME = "sim"
 SCHEMA = 27  # of the engine specs that ai-dynamo-runtime 1.6.1 reads
 SAMPLES = 200
+# Formats of a trace. With added inputs, the replay itself puts all earlier inputs and outputs of a
+# conversation before those of a turn, so that the turn finds the outputs in the prefix cache too.
+FULL_INPUTS, ADDED_INPUTS = "mooncake", "mooncake-delta"
 PROGRESS_S = 5.0  # between two reports of progress while a replay runs
 Result = Mapping[str, Any]
 A = TypeVar("A")
@@ -108,11 +112,20 @@ class Job:
     concurrency: int | None  # closed-loop clients; None: requests arrive by their time stamps
     sample_ms: float  # between two samples of the engines' state
     seed: int = 0  # of the requests in `trace`
-    # Requests that are not in `trace`, because the engines reject them as too long, and those of
-    # them whose input alone is too long.
-    too_long: int = 0
-    over_input_limit: int = 0
+    first_ms: float = 0.0  # of the workload, when the first request of `trace` arrives
+    # Requests that are not in `trace`, because the engines reject them as too long: when they
+    # arrive in ms, and whether it is the input alone that is too long.
+    rejected: tuple[tuple[float, bool], ...] = ()
     conversations: Conversations | None = None  # in `trace`
+    trace_format: str = FULL_INPUTS
+
+    @property
+    def too_long(self) -> int:
+        return len(self.rejected)
+
+    @property
+    def over_input_limit(self) -> int:
+        return sum(is_input for _, is_input in self.rejected)
 
     @cached_property
     def digest(self) -> str:
@@ -133,6 +146,7 @@ class Job:
             "options": options,
             "router": self.replayable.router.settings,
             "block_tokens": BLOCK_TOKENS,
+            "trace_format": self.trace_format,
             "sample_ms": self.sample_ms,
             "planner": dict(planner.config) if planner else None,
         }
@@ -144,15 +158,19 @@ class Job:
         return f"{content} {self.seed if self.replayable.is_random else 0}"
 
 
-def as_trace(requests: Sequence[Request]) -> str:
+def as_trace(requests: Sequence[Request], trace_format: str = FULL_INPUTS) -> str:
     """Mooncake's JSON Lines, with a session for each conversation. A request without blocks gets
     new ones, which it shares with no other."""
     lines = []
+    context: dict[str, int] = {}  # tokens of the turns before, where the replay adds them
     for request in with_blocks(requests):
+        added = request.input_tokens - context.get(request.session, 0)
+        if request.session and trace_format == ADDED_INPUTS:
+            context[request.session] = request.tokens
         row: dict[str, Any] = {
-            "input_length": request.input_tokens,
+            "input_length": added,
             "output_length": request.output_tokens,
-            "hash_ids": list(request.blocks),
+            "hash_ids": list(request.blocks[-ceil(added / BLOCK_TOKENS) :]),
         }
         row |= {"timestamp": request.at_ms} if request.at_ms is not None else {}
         row |= {"delay": request.think_ms} if request.at_ms is None else {}

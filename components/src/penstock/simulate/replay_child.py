@@ -203,6 +203,7 @@ def _run(job: dict[str, Any]) -> dict[str, Any]:
         **engines,
         **options,
         trace_block_size=job["block_tokens"],
+        trace_format=job["trace_format"],
         capture_per_request=True,
         telemetry_options=TelemetryOptions(sample_interval_ms=job["sample_ms"]),
     )

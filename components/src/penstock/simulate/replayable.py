@@ -33,7 +33,7 @@ from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
-from penstock.simulate.router import router_of
+from penstock.simulate.router import Router, router_of
 from penstock.simulate.scaling import replicas_of, unscaled
 from penstock.simulate.timing import timing_of
 
@@ -45,7 +45,7 @@ ARGUMENT = {
 }
 TCP_GBS = 1.0
 FABRIC_NAMES = {None: "fabric not set", "none": "TCP"}
-REPLAYED = ("kv", "round-robin")
+REPLAYED = ("kv", "round-robin", "random")
 PLACE = "router.mode"
 
 
@@ -131,6 +131,7 @@ def _replayable(
     files = serving.frontends[0][1].files if serving.frontends else {}
     roles = {worker.role for worker in workers}
     router = router_of(parsed[len(workers) :], processes, files, roles)
+    of_router = (*router.not_simulated, *_ranks(router, pools))
     assert serving.gpu is not None
     return Replayable(
         name=source.deployment.name or "deployment",
@@ -139,9 +140,7 @@ def _replayable(
         router=router,
         context=min(builder.contexts),
         input_limit=min(builder.input_limits, key=lambda limit: limit.tokens, default=None),
-        not_simulated=tuple(
-            dict.fromkeys((*builder.not_simulated, *router.not_simulated, *_unlike(pools)))
-        ),
+        not_simulated=tuple(dict.fromkeys((*builder.not_simulated, *of_router, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(builder.assumed)),
         unscaled=tuple(unscaled(serving)),
         slo=graph.slo if graph else Slo(),
@@ -198,6 +197,12 @@ def _merged(pools: list[PoolReplay]) -> Iterator[PoolReplay]:
             replicas=sum(pool.replicas for pool in same_role),
             all_gpus=sum(pool.all_gpus for pool in same_role),
         )
+
+
+def _ranks(router: Router, pools: list[PoolReplay]) -> Iterator[str]:
+    """A real engine with attention DP itself chooses the rank of a request."""
+    if router.mode == "random" and any(pool.engine["dp_size"] > 1 for pool in pools):
+        yield "router mode random with attention DP: selecting a random rank of a random worker"
 
 
 def _unlike(pools: list[PoolReplay]) -> Iterator[str]:
@@ -327,11 +332,9 @@ def require_replayed_mode(deployment: Replayable, source: Source) -> None:
         deployment.choices == 1 and deployment.planner is None
     ):
         return
-    message = (
-        f"{deployment.router.mode} cannot be replayed: the replay has {' and '.join(REPLAYED)}"
-    )
+    message = f"{deployment.router.mode} cannot be replayed: the replay has {', '.join(REPLAYED)}"
     raise SimulationError(
-        router_problem(source, message, "Set the router mode to kv or round-robin.")
+        router_problem(source, message, "Set the router mode to kv, round-robin or random.")
     )
 
 

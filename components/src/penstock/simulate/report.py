@@ -65,7 +65,7 @@ MOST_VERDICTS = 4  # graphs with a verdict of their own
 MOST_OPEN = 2  # graphs whose charts over time are shown without a click
 NEVER_SIMULATED = (
     "the frontend's own work (templates, tokenization, HTTP)",
-    "prefix-cache hits on the output of earlier turns of a conversation",
+    "prefix-cache hits on the output of earlier turns, unless the workload has `cached_output`",
     "failures, slow workers, and slow first requests of an engine",
 )
 NOT_STEADY = " (not steady)"  # after the name of a graph
@@ -100,6 +100,10 @@ def arrival_of(loaded: LoadedWorkload) -> str:
         seconds, every = limit_text(bursts.seconds), limit_text(bursts.every)
         peak = f"{significant(bursts.peak)} {unit} for {seconds} s every {every} s"
         return f"bursts: {significant(bursts.rate)} {unit}, {peak}"
+    if (ladder := arrival.ladder) is not None:
+        rates = ", ".join(map(significant, ladder.rates))
+        pause = f", with pauses of {limit_text(ladder.pause)} s" if ladder.pause else ""
+        return f"ladder: {rates} {unit} for {limit_text(ladder.seconds)} s each{pause}"
     name, rate = ("Poisson", arrival.poisson) if arrival.poisson else ("constant", arrival.constant)
     return f"{name}, {significant(rate or 0.0)} {unit}"
 
@@ -171,7 +175,7 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
     for row, working_set in zip(rows, sets, strict=True):
         deployment = row.replayable
         yield f"{deployment.name}: {_shape(deployment)}, router {deployment.router.mode}"
-        if deployment.slo:
+        if deployment.slo and row.is_first:
             yield f"  SLO: {deployment.slo}"
         few = FEW_OF_CLIENTS if row.is_closed_loop else FEW
         few = few if row.requests < FEW_REQUESTS else ""
@@ -180,7 +184,7 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
             yield f"  not steady: {row.steadiness.reason}"
         if spread := _spread_line(row.metrics):
             yield f"  {spread}"
-        if working_set:
+        if working_set and row.is_first:
             yield f"  working set: {working_set}"
         if unfinished := max(metrics.unfinished for metrics in row.metrics):
             yield f"  unfinished requests: {unfinished}"
@@ -189,8 +193,11 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
             yield f"  no p99: {share:.1%} of the requests have no latency"
         yield f"  {accuracy_line(row)}"
         yield from _scaling_lines(row)
-        yield from (f"  assumed: {what}" for what in assumed(row))
-        yield from (f"  not simulated: {what}" for what in deployment.not_simulated)
+        if row.is_first:
+            yield from (f"  assumed: {what}" for what in assumed(row))
+            yield from (f"  not simulated: {what}" for what in deployment.not_simulated)
+    if any(row.stage for row in rows):
+        yield "the figures of a stage include all requests that arrive in it or in its pause"
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
     yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
@@ -336,7 +343,8 @@ def _verdicts(study: Simulated) -> Iterator[Verdict]:
         yield Verdict(State.NONE, NO_SLO)
     elif count > MOST_VERDICTS:
         state = {0: State.MISSED, count: State.MET}.get(met, State.NONE)
-        text = f"{met} of {count} graphs meet the SLO for {study.needed} of requests"
+        what = "stages" if study.rows[0].stage else "graphs"
+        text = f"{met} of {count} {what} meet the SLO for {study.needed} of requests"
         yield Verdict(state, text)
     else:
         yield from (_verdict(study, row) for row in study.rows)
@@ -355,7 +363,7 @@ def _verdict(study: Simulated, row: Row) -> Verdict:
 def _figures(study: Simulated) -> Iterator[Figure]:
     """Of the only graph, or the best figures of several."""
     rows = study.rows
-    yield Figure("graphs", str(len(rows)), f"workload {study.loaded.name}")
+    yield Figure("graphs", str(sum(row.is_first for row in rows)), f"workload {study.loaded.name}")
     if study.common_slo:
         yield Figure("SLO", str(study.common_slo), f"for {study.needed} of requests")
     best = {

@@ -26,6 +26,10 @@ QUEUE_KEYS = ("default_policy_family", "uncached_isl_buckets", "policy_classes",
 # They concern one process among several, or files of its pod; the replay has one router.
 NOT_REPLAYED = ("router_replica_sync", "router_tracking_key_file", "router_tracking_key_id")
 POLICY_FILE = "router_policy_config"
+# The replay has no random mode. At such a temperature, its KV router selects every worker with the
+# same probability, whatever is cached and running there: of 20,000 requests with shared prefixes,
+# the counts of 8 workers and of their pairs in a row are multinomial (chi-squared).
+RANDOM = {"overlap_score_credit": 0.0, "router_temperature": 1e9}
 # Flags that choose an instance of the policy file for a stage.
 POLICY_FLAGS = {"prefill": "router_prefill_policy", "decode": "router_decode_policy"}
 # Settings of the frontend that the replay does not simulate, whatever its router: the values that
@@ -91,6 +95,11 @@ class Router:
     settings: Mapping[str, Any] | None  # by parameters of KvRouterConfig; None: round robin
     not_simulated: tuple[str, ...] = ()
 
+    @property
+    def is_tunable(self) -> bool:
+        """Whether the settings are the graph's."""
+        return self.mode == "kv"
+
 
 def router_of(
     frontends: Sequence[Parsed | NotParsed],
@@ -110,6 +119,8 @@ def router_of(
     ignored = tuple(_ignored_settings(settings))
     if mode == "round-robin":
         return Router(mode=mode, settings=None, not_simulated=ignored)
+    if mode == "random":
+        return Router(mode=mode, settings=RANDOM, not_simulated=ignored)
     if mode != "kv":
         return _round_robin(mode, f"router mode {mode}: using round robin instead", *ignored)
     # By the names of KvRouterConfig's parameters; the replay uses those that it knows.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
@@ -14,8 +14,17 @@ from penstock.errors import InputError
 from penstock.simulate.calibration import with_fixed_ttft
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace, in_parallel
+from penstock.simulate.replay import (
+    ADDED_INPUTS,
+    FULL_INPUTS,
+    SAMPLES,
+    Job,
+    Replays,
+    as_trace,
+    in_parallel,
+)
 from penstock.simulate.scaling import Scaling, scaling_of
+from penstock.simulate.stages import FIRST, REJECTED, Stage, part_of, rejected_in, stages_of
 from penstock.simulate.window import MAX_GROWTH, Conversations, Steadiness, least_steady
 from penstock.workload.duration import (
     exceeds_conversation_limit,
@@ -50,6 +59,38 @@ class Row:
     over_input_limit: int = 0  # those of them whose input is longer than a step
     scale: float = 1.0  # times the workload's arrival rate
     is_closed_loop: bool = False  # clients wait for responses, so that latency decides the rate
+    stage: Stage | None = None  # of a ladder that the row describes; None: all of the traffic
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no earlier row describes the deployment."""
+        return self.stage is None or self.stage.number == 0
+
+    @property
+    def named_by_stage(self) -> Row:
+        """With the rate of the stage in the name, for a table."""
+        return self.renamed(f"{self.replayable.name}, {self.stage}") if self.stage else self
+
+    def by_stage(self, loaded: LoadedWorkload) -> list[Row]:
+        """A row for each stage of a ladder, in which all requests count; else only this one."""
+        return [self._of_stage(stage) for stage in stages_of(loaded.workload)] or [self]
+
+    def _of_stage(self, stage: Stage) -> Row:
+        rejected = [rejected_in(result, stage) for result in self.results]
+        parts = tuple(part_of(result, stage) for result in self.results)
+        gpus, slo = self.replayable.gpus, self.replayable.slo
+        metrics = tuple(
+            replay_metrics(part, gpus, slo, len(too_long), counts_all_requests=True)
+            for part, too_long in zip(parts, rejected, strict=True)
+        )
+        return replace(
+            self,
+            metrics=metrics,
+            results=parts,
+            too_long=len(rejected[0]),
+            over_input_limit=sum(rejected[0]),
+            stage=stage,
+        )
 
     @property
     def scalings(self) -> tuple[Scaling, ...]:
@@ -135,8 +176,8 @@ class Study:
         return [self._lengthened(row, is_promising) for row in rows]
 
     def _lengthened(self, row: Row, is_promising: Callable[[Row], bool] | None) -> Row:
-        """The row, or the first steady one with longer traffic. A trace and a ramp stay as they
-        are, and an overloaded deployment has no steady state."""
+        """The row, or the first steady one with longer traffic. A trace, a ramp and a ladder
+        stay as they are, and an overloaded deployment has no steady state."""
         loaded, before = self.workload, row.steadiness
         most = MAX_GROWTH if is_promising is None else DOUBLE
         for _ in range(LENGTHENINGS + (is_promising is not None)):
@@ -217,7 +258,11 @@ class Study:
         self, deployment: Replayable, jobs: Sequence[Job], results: Sequence[Mapping[str, Any]]
     ) -> Row:
         results = [
-            job.conversations.added_to(result) if job.conversations else result
+            {
+                **(job.conversations.added_to(result) if job.conversations else result),
+                REJECTED: job.rejected,
+                FIRST: job.first_ms,
+            }
             for job, result in zip(jobs, results, strict=True)
         ]
         results = [with_fixed_ttft(result, deployment.fixed_ttft_ms) for result in results]
@@ -244,22 +289,37 @@ class Study:
         self, deployment: Replayable, loaded: LoadedWorkload, seed: int, sampled: Requests
     ) -> Job:
         fitting = [r for r in sampled if r.tokens <= deployment.context]
-        limit = deployment.input_limit
-        requests = [r for r in fitting if limit is None or r.input_tokens <= limit.tokens]
+        requests = [r for r in fitting if not deployment.refuses_input(r.input_tokens)]
         if not requests:
             message, fix = _no_requests(deployment, sampled, fitting)
             raise InputError(message, file=loaded.requests_source, fix=fix)
         last_ms = max((r.at_ms or 0.0) for r in requests)
+        conversation = loaded.workload.conversation
+        # Without blocks, no request shares a prefix, not even with its own conversation.
+        is_cached = bool(conversation and conversation.cached_output and requests[0].blocks)
+        trace_format = ADDED_INPUTS if is_cached else FULL_INPUTS
         return Job(
             replayable=deployment,
-            trace=_trace_of(_later_turns(requests, deployment.fixed_ttft_ms)),
+            trace=_trace_of(_later_turns(requests, deployment.fixed_ttft_ms), trace_format),
+            trace_format=trace_format,
             concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
-            too_long=len(sampled) - len(requests),
-            over_input_limit=len(fitting) - len(requests),
+            first_ms=requests[0].at_ms or 0.0,
+            rejected=tuple(_rejected(sampled, deployment)),
             conversations=Conversations.of(requests),
         )
+
+
+def _rejected(requests: Sequence[Request], deployment: Replayable) -> Iterator[tuple[float, bool]]:
+    """As `Job.rejected`; a later turn counts where its conversation starts."""
+    at_ms = dict[str, float]()
+    for request in requests:
+        if request.at_ms is not None:
+            at_ms[request.session] = request.at_ms
+        is_fitting = request.tokens <= deployment.context
+        if not is_fitting or deployment.refuses_input(request.input_tokens):
+            yield at_ms[request.session], is_fitting
 
 
 def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:

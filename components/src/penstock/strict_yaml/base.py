@@ -22,13 +22,13 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
-def _as_tuple(value: object) -> object:
+def as_tuple(value: object) -> object:
     """YAML has lists; a frozen model has tuples."""
     return tuple(value) if isinstance(value, list) else value
 
 
 T = TypeVar("T")
-Items = Annotated[tuple[T, ...], BeforeValidator(_as_tuple)]
+Items = Annotated[tuple[T, ...], BeforeValidator(as_tuple)]
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

@@ -444,7 +444,7 @@ class Search:
 def require_tunable(deployment: Replayable, source: Source) -> None:
     """SimulationError for a router without these settings, or without workers to choose from."""
     require_replayed_mode(deployment, source)
-    if deployment.router.settings is None:
+    if not deployment.router.is_tunable:
         mode = deployment.router.mode
         message = f"{mode} has no settings to tune"
         raise SimulationError(router_problem(source, message, "Set the router mode to kv."))

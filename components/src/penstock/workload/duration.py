@@ -28,7 +28,7 @@ def at_scale(workload: Workload, scale: float, *, min_requests: int | None = Non
     """The workload with ``scale`` times the arrival rate, which lasts as long as before.
 
     ``min_requests``: the fewest requests at a scale below 1; None means as many as the workload
-    has. A ramp and a trace keep their own requests.
+    has. A ramp, a ladder and a trace keep their own requests.
     """
     scaled = workload.scaled(scale)
     unscaled = workload.fixed_requests
@@ -111,7 +111,7 @@ def for_steady_state(
 ) -> Workload:
     """The workload with as many requests as show a steady state, and no more.
 
-    ``recorded``: requests of the trace, None without one. A ramp keeps its requests.
+    ``recorded``: requests of the trace, None without one. A ramp and a ladder keep theirs.
     """
     if workload.trace is None and workload.fixed_requests is None:
         return workload

@@ -102,11 +102,11 @@ class LoadedWorkload:
         return self.with_workload(self.workload.model_copy(update={"arrival": arrival}))
 
     def with_requests(self, requests: int) -> LoadedWorkload:
-        """Cut or lengthened to this number. UsageError for a ramp, and for less than two
-        conversations."""
+        """Cut or lengthened to this number. UsageError for a ramp and a ladder, and for less than
+        two conversations."""
         conversation, place = self.workload.conversation, "--requests"
-        if self.workload.trace is None and self.workload.fixed_requests is None:
-            message = f"the ramp of {self.name} decides the number of requests"
+        if (arrival := self.workload.arrival) and self.workload.fixed_requests is None:
+            message = f"the {arrival.name} of {self.name} decides the number of requests"
             raise UsageError(message, place=place, fix=f"Remove {place}.")
         if conversation is not None and requests < 2 * conversation.turns:
             message = f"{requests} requests are less than two conversations"

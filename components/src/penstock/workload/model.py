@@ -5,18 +5,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import exp, log, sqrt
+from statistics import NormalDist
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from penstock.strict_yaml.base import Positive, Spec, Text
-from penstock.text.numbers import limit_text
+from penstock.strict_yaml.base import Items, Positive, Spec, Text, as_tuple
+from penstock.text.numbers import limit_text, significant
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULT_REQUESTS = 500
 MAX_SAMPLED_REQUESTS = 1_000_000  # take some GiB of memory, and an hour of replay
+MAX_CV = 5
+P99 = NormalDist().inv_cdf(0.99)
 
 
 def field_error(place: str, message: str, fix: str) -> PydanticCustomError:
@@ -31,14 +36,32 @@ def too_many(requests: float) -> tuple[str, str]:
     return message, "Lower the rate or the duration."
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Quantile = Annotated[tuple[Share, Positive], BeforeValidator(as_tuple)]
+FORMS = (("mean",), ("mean", "median"), ("median", "p99"), ("quantiles",))
+
+
 class Lengths(Spec):
-    mean: Positive = Field(description="Mean number of tokens.")
+    """A log-normal distribution, or a recorded one."""
+
+    mean: Positive | None = Field(default=None, description="Mean number of tokens.")
     cv: float = Field(
         default=0.0,
         ge=0,
-        le=5,
+        le=MAX_CV,
         description="Coefficient of variation (standard deviation divided by mean) of a log-normal "
         "distribution; 0: all have the mean.",
+    )
+    median: Positive | None = Field(
+        default=None, description="Median of a log-normal distribution; with mean or p99."
+    )
+    p99: Positive | None = Field(
+        default=None, description="99th percentile of a log-normal distribution; with median."
+    )
+    quantiles: Items[Quantile] | None = Field(
+        default=None,
+        description="Recorded distribution: [share of the requests, tokens] that rise from share 0 "
+        "to share 1; lengths between two of them are equally likely.",
     )
     max: Positive | None = Field(
         default=None, description="Maximum; longer samples are cut to it. Unset: no maximum."
@@ -46,10 +69,58 @@ class Lengths(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.max is not None and self.max < self.mean:
-            message = f"{self.max} is less than the mean, {self.mean}"
-            raise field_error("max", message, "Raise `max` or lower `mean`.")
+        names = tuple(n for n in ("mean", "median", "p99", "quantiles") if getattr(self, n))
+        if names not in FORMS:
+            message = f"sets {' and '.join(names) or 'no length'}"
+            fix = "Set mean, mean and median, median and p99, or quantiles."
+            raise field_error("", message, fix)
+        if self.quantiles is not None:
+            self._check_quantiles(self.quantiles)
+        elif self.max is not None and self.max < self.usual:
+            name = names[0]
+            message = f"{self.max} is less than the {name}, {getattr(self, name)}"
+            raise field_error("max", message, f"Raise `max` or lower `{name}`.")
+        if self.median is not None:
+            self._check_median(self.median)
         return self
+
+    def _check_median(self, median: int) -> None:
+        higher, limit = self.mean or self.p99 or median, sqrt(1 + MAX_CV**2)
+        name, most = ("mean", limit) if self.mean else ("p99", exp(P99 * sqrt(2 * log(limit))))
+        if not median <= higher <= most * median:
+            message = f"{higher} is not within 1 to {significant(most)} times the median, {median}"
+            raise field_error(name, message, f"Change `{name}` or `median`.")
+        if self.cv:
+            message = f"the median and the {name} decide the deviation"
+            raise field_error("cv", message, "Remove `cv`.")
+
+    def _check_quantiles(self, quantiles: tuple[tuple[float, int], ...]) -> None:
+        shares = [share for share, _ in quantiles]
+        if not shares or shares[0] != 0 or shares[-1] != 1:
+            message = "the first share is not 0, or the last share is not 1"
+            fix = "Begin with [0, MINIMUM], and end with [1, MAXIMUM]."
+            raise field_error("quantiles", message, fix)
+        for number, (lower, upper) in enumerate(pairwise(quantiles), start=1):
+            if upper[0] < lower[0] or upper[1] < lower[1]:
+                message = f"{list(upper)} is less than {list(lower)} before it"
+                raise field_error(f"quantiles[{number}]", message, "Sort the list.")
+        if self.cv or self.max is not None:
+            message = "the quantiles decide the deviation and the maximum"
+            raise field_error("quantiles", message, "Remove `cv` and `max`.")
+
+    @property
+    def usual(self) -> int:
+        """The mean or, if it is not set, the median; the longest of quantiles."""
+        return self.mean or self.median or (self.quantiles or ((1, 1),))[-1][1]
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm of the log-normal distribution."""
+        if self.median and self.p99:
+            return log(self.p99 / self.median) / P99
+        if self.median and self.mean:
+            return sqrt(2 * log(self.mean / self.median))
+        return sqrt(log(1 + self.cv**2))
 
 
 def _as_mean(value: object) -> object:
@@ -85,6 +156,33 @@ class Bursts(Spec):
         return self
 
 
+class Ladder(Spec):
+    rates: Items[Rate] = Field(description="Requests/s of each stage; arrivals are Poisson.")
+    seconds: Seconds = Field(description="Duration of each stage in seconds.")
+    pause: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds without arrivals after each stage.",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.rates:
+            raise field_error("rates", "the list is empty", "Add the rate of each stage.")
+        return self
+
+    @property
+    def every(self) -> float:
+        """Seconds from the start of a stage to the start of the next."""
+        return self.seconds + self.pause
+
+    @property
+    def total(self) -> float:
+        """Seconds until the last stage ends."""
+        return self.every * len(self.rates) - self.pause
+
+
 class Arrival(Spec):
     poisson: Rate | None = Field(default=None, description="Requests/s; Poisson arrivals.")
     constant: Rate | None = Field(default=None, description="Requests/s, evenly spaced.")
@@ -96,15 +194,34 @@ class Arrival(Spec):
         default=None, description="Poisson arrivals with a rate that changes linearly."
     )
     bursts: Bursts | None = Field(default=None, description="Poisson arrivals with bursts.")
+    ladder: Ladder | None = Field(
+        default=None,
+        description="Stages with a rate each, on the same caches; simulate reports each stage.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        names = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        names = self._names()
         if len(names) != 1:
             choices = ", ".join(type(self).model_fields)
             message = f"sets {' and '.join(names) or 'nothing'}"
             raise field_error("", message, f"Set exactly one of {choices}.")
         return self
+
+    def _names(self) -> list[str]:
+        return [name for name in type(self).model_fields if getattr(self, name) is not None]
+
+    @property
+    def name(self) -> str:
+        """Of the only field that is set."""
+        return self._names()[0]
+
+    @property
+    def expected(self) -> float | None:
+        """Expected number of arrivals, where the arrivals decide it: of a ramp and a ladder."""
+        if self.ramp is not None:
+            return (self.ramp.start + self.ramp.end) / 2 * self.ramp.seconds
+        return sum(self.ladder.rates) * self.ladder.seconds if self.ladder is not None else None
 
 
 class SystemPrompts(Spec):
@@ -124,6 +241,16 @@ class Conversation(Spec):
         ge=0,
         le=MAX_THINK_S,
         description="Seconds from a response to the next turn, at most a day.",
+    )
+    cached_output: bool = Field(
+        default=False,
+        description="Whether the next turn finds the output in a prefix cache: true where the chat "
+        "template repeats it unchanged, false for models whose reasoning it drops.",
+    )
+    start: Literal["random", "first"] = Field(
+        default="random",
+        description="Turn at which the first conversation of each closed-loop client begins. At "
+        "the first turn, clients of equal conversations stay in lockstep.",
     )
 
 
@@ -148,13 +275,13 @@ class Workload(Spec):
 
     requests: Positive | None = Field(
         default=None,
-        description="Number of requests, all turns included. Unset: all of a ramp or a trace, else "
-        f"{DEFAULT_REQUESTS}.",
+        description="Number of requests, all turns included. Unset: all of a ramp, a ladder or a "
+        f"trace, else {DEFAULT_REQUESTS}.",
     )
     input: Length | None = Field(
         default=None,
         description="Input tokens of a request; in a conversation those that each turn adds. A "
-        "number, or mean, cv and max.",
+        "number, mean and cv, mean and median, median and p99, or quantiles.",
     )
     output: Length | None = Field(default=None, description="Output tokens of a request; as input.")
     arrival: Arrival | None = Field(default=None, description="When requests arrive.")
@@ -177,11 +304,14 @@ class Workload(Spec):
         elif missing := [name for name in sampled if getattr(self, name) is None]:
             fix = f"Add {', '.join(missing)}, or a trace."
             raise field_error(missing[0], "required, but missing", fix)
-        elif self.arrival is not None and self.arrival.ramp and self.requests:
-            message = "the rate and the duration of a ramp decide the number of requests"
-            raise field_error("requests", message, "Remove `requests`, or shorten the ramp.")
+        elif self.arrival is not None and self.arrival.expected and self.requests:
+            message = (
+                f"the rates and the duration of {self.arrival.name} decide the number of requests"
+            )
+            raise field_error("requests", message, "Remove `requests`, or shorten the arrivals.")
         elif self.sampled_requests > MAX_SAMPLED_REQUESTS:
-            place = "arrival.ramp" if self.requests is None else "requests"
+            arrival = f"arrival.{self.arrival.name}" if self.arrival else ""
+            place = arrival if self.requests is None else "requests"
             raise field_error(place, *too_many(self.sampled_requests))
         self._check_prefix()
         self._check_conversation()
@@ -189,20 +319,18 @@ class Workload(Spec):
 
     @property
     def sampled_requests(self) -> float:
-        """Number of sampled requests, all turns included; the expected number for a ramp, 0 for a
-        trace."""
+        """Number of sampled requests, all turns included; the expected number for a ramp and a
+        ladder, 0 for a trace."""
         if self.trace is not None or self.arrival is None:
             return 0
-        ramp = self.arrival.ramp
-        if ramp is None:
+        if self.arrival.expected is None:
             return self.requests or DEFAULT_REQUESTS
-        turns = self.conversation.turns if self.conversation else 1
-        return (ramp.start + ramp.end) / 2 * ramp.seconds * turns
+        return self.arrival.expected * (self.conversation.turns if self.conversation else 1)
 
     def _check_prefix(self) -> None:
         if self.system_prompts is None or self.input is None or self.conversation is not None:
             return
-        shared, longest = self.system_prompts.tokens, self.input.max or self.input.mean
+        shared, longest = self.system_prompts.tokens, self.input.max or self.input.usual
         if shared >= longest:
             message = (
                 f"{shared} tokens are not less than the input of {longest}, which includes them"
@@ -222,8 +350,8 @@ class Workload(Spec):
 
     @property
     def fixed_requests(self) -> int | None:
-        """Requests that are sampled at any rate; None for a ramp and a trace."""
-        if self.arrival is None or self.arrival.ramp is not None:
+        """Requests that are sampled at any rate; None for a ramp, a ladder and a trace."""
+        if self.arrival is None or self.arrival.expected is not None:
             return None
         return self.requests or DEFAULT_REQUESTS
 
@@ -260,6 +388,8 @@ class Workload(Spec):
 def _mean_rate(arrival: Arrival) -> float | None:
     if arrival.ramp is not None:
         return (arrival.ramp.start + arrival.ramp.end) / 2
+    if (ladder := arrival.ladder) is not None:
+        return (arrival.expected or 0.0) / ladder.total
     if (bursts := arrival.bursts) is not None:
         return bursts.rate + (bursts.peak - bursts.rate) * bursts.seconds / bursts.every
     return arrival.poisson or arrival.constant
@@ -277,5 +407,9 @@ def _scaled(arrival: Arrival, scale: float) -> Arrival:
         rate, peak = arrival.bursts.rate * scale, arrival.bursts.peak * scale
         bursts = arrival.bursts.model_copy(update={"rate": rate, "peak": peak})
         return arrival.model_copy(update={"bursts": bursts})
+    if arrival.ladder is not None:
+        rates = tuple(rate * scale for rate in arrival.ladder.rates)
+        ladder = arrival.ladder.model_copy(update={"rates": rates})
+        return arrival.model_copy(update={"ladder": ladder})
     name = "poisson" if arrival.poisson is not None else "constant"
     return arrival.model_copy(update={name: getattr(arrival, name) * scale})

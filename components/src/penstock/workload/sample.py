@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from math import ceil, log, sqrt
+from itertools import pairwise
+from math import ceil, log
 from random import Random
 
 from penstock.workload.model import Arrival, Bursts, Lengths, Ramp, Workload
@@ -23,12 +25,24 @@ def sample(workload: Workload, seed: int) -> tuple[Request, ...]:
     requests: list[Request] = []
     turns = workload.conversation.turns if workload.conversation else 1
     limit = workload.fixed_requests
+    starts = _first_turns(workload, Random(f"first turns {seed}"))
     for number, at_ms in enumerate(_arrivals(workload.arrival, Random(f"arrivals {seed}"))):
-        left = turns if limit is None else min(turns, limit - len(requests))
+        start = next(starts, 0)
+        left = turns - start if limit is None else min(turns - start, limit - len(requests))
         if left <= 0:
             break
-        requests += sampler.conversation(number, at_ms, left)
+        # The turns before the first one are only part of its input.
+        begun = list(sampler.conversation(number, at_ms, start + left))[start:]
+        requests += [replace(begun[0], at_ms=at_ms, think_ms=0.0), *begun[1:]]
     return tuple(requests)
+
+
+def _first_turns(workload: Workload, random: Random) -> Iterator[int]:
+    """Of the first conversation of each client in a closed loop, as if it had run for long."""
+    if workload.conversation is not None and workload.conversation.start == "random":
+        yield from (
+            random.randrange(workload.conversation.turns) for _ in range(workload.concurrency)
+        )
 
 
 class _Sampler:
@@ -78,12 +92,23 @@ class _Sampler:
 
 
 def sample_length(lengths: Lengths, random: Random) -> int:
-    """A log-normal sample, at least 1 and at most `lengths.max`."""
-    if not lengths.cv:
-        return lengths.mean
-    sigma = sqrt(log(1 + lengths.cv**2))
-    length = random.lognormvariate(log(lengths.mean) - sigma**2 / 2, sigma)
+    """A sample, at least 1 and at most `lengths.max`."""
+    if lengths.quantiles is not None:
+        return _of_quantiles(lengths.quantiles, random.random())
+    sigma = lengths.sigma
+    if not sigma:
+        return lengths.usual
+    middle = log(lengths.usual) - (0.0 if lengths.mean is None else sigma**2 / 2)
+    length = random.lognormvariate(middle, sigma)
     return max(1, min(round(length), lengths.max or round(length)))
+
+
+def _of_quantiles(quantiles: Sequence[tuple[float, int]], share: float) -> int:
+    """The length at this share, linear between two quantiles."""
+    for (low, shorter), (high, longer) in pairwise(quantiles):
+        if share < high:
+            return round(shorter + (longer - shorter) * (share - low) / (high - low))
+    return quantiles[-1][1]
 
 
 def _arrivals(arrival: Arrival, random: Random) -> Iterator[float]:
@@ -102,6 +127,12 @@ def _arrivals(arrival: Arrival, random: Random) -> Iterator[float]:
         yield from _thinned(arrival.ramp, random)
     elif arrival.bursts is not None:
         yield from _thinned(arrival.bursts, random)
+    elif (ladder := arrival.ladder) is not None:
+        for number, rate in enumerate(ladder.rates):
+            at_s = number * ladder.every
+            while at_s < number * ladder.every + ladder.seconds:
+                yield at_s * 1000
+                at_s += random.expovariate(rate)
 
 
 def _thinned(rates: Ramp | Bursts, random: Random) -> Iterator[float]:

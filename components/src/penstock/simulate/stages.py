@@ -1,0 +1,67 @@
+"""The stages of a ladder of arrival rates: the part of a replay that belongs to each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from penstock.text.numbers import significant
+from penstock.workload.model import Workload
+
+REJECTED, FIRST = "rejected", "first_ms"  # in the result of a replay, from the fields of its `Job`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    number: int  # 0 for the first
+    rate: float  # requests/s, or conversations/s
+    begin_ms: float
+    end_ms: float  # of its pause; infinite for the last stage
+
+    def __str__(self) -> str:
+        return f"{significant(self.rate)}/s"
+
+    def has(self, at_ms: float) -> bool:
+        return self.begin_ms <= at_ms < self.end_ms
+
+
+def stages_of(workload: Workload) -> list[Stage]:
+    """Empty without a ladder."""
+    ladder = workload.arrival.ladder if workload.arrival else None
+    if ladder is None:
+        return []
+    last, every_ms = len(ladder.rates) - 1, ladder.every * 1000
+    return [
+        Stage(
+            number=number,
+            rate=rate,
+            begin_ms=number * every_ms,
+            end_ms=inf if number == last else (number + 1) * every_ms,
+        )
+        for number, rate in enumerate(ladder.rates)
+    ]
+
+
+def rejected_in(result: Mapping[str, Any], stage: Stage) -> list[bool]:
+    """Of each request of the stage that was not replayed: whether its input alone is too long."""
+    return [is_input for at_ms, is_input in result[REJECTED] if stage.has(at_ms)]
+
+
+def part_of(result: Mapping[str, Any], stage: Stage) -> Mapping[str, Any]:
+    """The result with the requests that arrive in the stage, and the samples from then."""
+    first_ms, columns = result[FIRST], result["requests"]  # the replay's time begins there
+    arrivals = enumerate(columns["arrival_time_ms"])
+    rows = [number for number, ms in arrivals if stage.has(first_ms + ms)]
+    part = {name: [column[row] for row in rows] for name, column in columns.items()}
+    ends = [ms for ms in part["last_token_ms"] if ms is not None]
+    summary = {
+        **result["summary"],
+        "num_requests": len(rows),
+        "completed_requests": len(ends),
+        "duration_ms": max(0.0, max(ends, default=0.0) + first_ms - stage.begin_ms),
+        "p99_itl_ms": None,  # of all tokens of the replay
+    }
+    samples = [sample for sample in result["samples"] if stage.has(first_ms + sample["at_ms"])]
+    return {**result, "requests": part, "summary": summary, "samples": samples}
