@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from math import sqrt
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from penstock.errors import InputError
-from penstock.simulate.calibration import with_fixed_ttft
+from penstock.simulate.frontend import FrontendLoad
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import SAMPLES, Job, Replays, as_trace, in_parallel
@@ -62,6 +62,17 @@ class Row:
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
+
+    @property
+    def frontend_load(self) -> FrontendLoad | None:
+        """None if the frontends are not known."""
+        if (frontends := self.replayable.frontends) is None:
+            return None
+        rate = median(metrics.request_rate for metrics in self.metrics)
+        lengths = (
+            fmean(self.results[0]["requests"][f"{what}_length"]) for what in ("input", "output")
+        )
+        return FrontendLoad(frontends=frontends, busy_cores=frontends.busy_cores(rate, *lengths))
 
     @property
     def requests(self) -> int:
@@ -220,7 +231,7 @@ class Study:
             job.conversations.added_to(result) if job.conversations else result
             for job, result in zip(jobs, results, strict=True)
         ]
-        results = [with_fixed_ttft(result, deployment.fixed_ttft_ms) for result in results]
+        results = [deployment.frontend_time.added_to(result) for result in results]
         metrics = tuple(
             replay_metrics(
                 result,
@@ -252,7 +263,7 @@ class Study:
         last_ms = max((r.at_ms or 0.0) for r in requests)
         return Job(
             replayable=deployment,
-            trace=_trace_of(_later_turns(requests, deployment.fixed_ttft_ms)),
+            trace=_trace_of(deployment.frontend_time.later_turns(requests)),
             concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
             seed=seed,
@@ -260,16 +271,6 @@ class Study:
             over_input_limit=len(fitting) - len(requests),
             conversations=Conversations.of(requests),
         )
-
-
-def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:
-    """The requests with turns of conversations that come later by the fixed TTFT of the turn
-    before."""
-    if not fixed_ms:
-        return tuple(requests)
-    return tuple(
-        r if r.at_ms is not None else replace(r, think_ms=r.think_ms + fixed_ms) for r in requests
-    )
 
 
 def _no_requests(
