@@ -73,15 +73,15 @@ def without_adapter(argv: list[str], port: int) -> list[str]:
 
 
 @contextmanager
-def second_frontend(first: psutil.Process) -> Iterator[tuple[psutil.Process, str]]:
-    """A frontend without the adapter in the graph of ``first``, and its URL."""
+def second_frontend(first: psutil.Process, *more: str) -> Iterator[tuple[psutil.Process, str]]:
+    """A frontend without the adapter in the graph of ``first``, and its URL. ``more``: options."""
     port = Ports().free()
     env = first.environ() | {"DYN_SYSTEM_PORT": str(Ports().free())}
-    argv = without_adapter(first.cmdline(), port)
+    argv = [*without_adapter(first.cmdline(), port), *more]
     process = subprocess.Popen(argv, env=env, cwd=first.cwd(), stdout=subprocess.DEVNULL)
     url = f"http://{LOOPBACK}:{port}"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not lists_the_model(url):
             if time.monotonic() > deadline:
                 raise TimeoutError("the second frontend lists no model")

@@ -25,8 +25,8 @@ from penstock.simulate.calibration import (
     group_of,
     load_calibrations,
     with_entry,
-    with_fixed_ttft,
 )
+from penstock.simulate.frontend import FrontendTime
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
@@ -96,7 +96,7 @@ def test_a_deployment_has_the_entry_of_its_model_gpu_and_engine() -> None:
     assert group_of(deployment) == ENTRY.key
     calibrated = file_of(ENTRY).calibrated(deployment)
     assert calibrated.calibration == ENTRY
-    assert calibrated.fixed_ttft_ms == 40.0
+    assert calibrated.frontend_time == FrontendTime(fixed_ms=40.0)
     expected = (
         "calibration of c.yaml: prefill speed × 0.5, step time × 1.25, TTFT + 40 ms "
         "(180 requests of 1e3, 1×8 worker)"
@@ -107,11 +107,9 @@ def test_a_deployment_has_the_entry_of_its_model_gpu_and_engine() -> None:
 def test_other_deployments_stay_as_they_are_and_a_note_says_so() -> None:
     deployment = graph(AGGREGATED)
     calibrated = file_of(ENTRY.model_copy(update={"gpu": "b200"})).calibrated(deployment)
-    assert (calibrated.calibration, calibrated.pools, calibrated.fixed_ttft_ms) == (
-        None,
-        deployment.pools,
-        0.0,
-    )
+    assert calibrated.calibration is None
+    assert calibrated.pools == deployment.pools
+    assert calibrated.frontend_time == deployment.frontend_time
     assert calibrated.assumed[-1] == (
         "step times without calibration, as c.yaml has no entry for gpt-oss-120b, h100, trtllm; "
         "its entries are for gpt-oss-120b, b200, trtllm"
@@ -123,20 +121,6 @@ def test_aggregated_workers_with_speculation_stay_as_they_are() -> None:
     calibrated = file_of(ENTRY).calibrated(graph(name, acceptance=rates))
     assert calibrated.calibration is None
     assert "speculative decoding separately" in calibrated.assumed[-1]
-
-
-def test_a_fixed_ttft_delays_all_tokens_of_a_request() -> None:
-    times = {"first_token_ms": [5.0, None], "last_token_ms": [9.0, None], "input_length": [1, 2]}
-    result = {"requests": times, "summary": {"duration_ms": 9.0}}
-    assert with_fixed_ttft(result, 0.0) is result
-    assert with_fixed_ttft(result, 30.0) == {
-        "requests": {
-            "first_token_ms": [35.0, None],
-            "last_token_ms": [39.0, None],
-            "input_length": [1, 2],
-        },
-        "summary": {"duration_ms": 39.0},
-    }
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -195,11 +179,13 @@ def test_a_replay_with_factors_takes_as_much_longer() -> None:
     with Replays(Cache(None, "")) as replays:
         study = Study(workload=workload, replays=replays, seeds=1)
         before, after = study.rows([deployment, file_of(ENTRY).calibrated(deployment)], None)
-        (later,) = study.rows([replace(deployment, fixed_ttft_ms=7.0)], None)
-        assert replays.replayed == 2  # the fixed TTFT is no part of a replay
-    first, second = before.metrics[0], after.metrics[0]
+        alone = replace(deployment, frontend_time=FrontendTime())
+        (replayed,) = study.rows([alone], None)
+        assert replays.replayed == 2  # the time of the frontend is no part of a replay
+    first, second = replayed.metrics[0], after.metrics[0]
     assert second.ttft_p50_ms == pytest.approx(2 * first.ttft_p50_ms + 40, rel=0.01)
     assert first.itl_p50_ms is not None
     assert second.itl_p50_ms == pytest.approx(1.25 * first.itl_p50_ms, rel=0.01)
-    assert later.metrics[0].ttft_p50_ms == pytest.approx(first.ttft_p50_ms + 7)
+    added = deployment.frontend_time.ms(4000)
+    assert before.metrics[0].ttft_p50_ms == pytest.approx(first.ttft_p50_ms + added)
     assert accuracy_line(after) == "no measured point for a calibrated prediction"

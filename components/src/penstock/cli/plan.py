@@ -208,7 +208,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     from penstock.text.terminal import width_of
 
     lines = header(result, args.attain, outputs.own_command())
-    text = graph_text(result.request, result.winner.candidate, lines)
+    text = graph_text(result.request, result.winner.candidate, lines, result.frontends)
     if args.output:
         outputs.write_output(text, args.output)
     if args.json:

@@ -91,7 +91,8 @@ def add_calibration(parser: argparse._ActionsContainer, more: str = "") -> None:
         "--calibration",
         type=Path,
         metavar="FILE",
-        help=f"{more}correct predictions with the factors in FILE, which `bench --calibrate` wrote",
+        help=f"{more}correct predictions with the factors in FILE, which `bench --calibrate` wrote "
+        "(default: step times as measured, and a time of the frontend from published TTFTs)",
     )
 
 

@@ -28,6 +28,7 @@ from penstock.plan.steps import Steps, steps_of
 from penstock.plan.traffic import Traffic
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
+from penstock.simulate.frontend import FrontendTime
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.simulate.replayable import replayable_deployments
 
@@ -90,6 +91,12 @@ class Deployments:
         findings = check_source(source, self._hints())
         errors = [f for f in findings if f.level is Level.ERROR and not f.suppressed]
         return f"{errors[0].rule}: {errors[0].message}" if errors else source
+
+    @property
+    def frontend_time(self) -> FrontendTime:
+        """Of all candidates, whose frontends are the same; zero before one was made."""
+        times = (deployment.frontend_time for deployment in self._made.values())
+        return next(times, FrontendTime())
 
     @property
     def _acceptance(self) -> Acceptance | None:
@@ -162,6 +169,6 @@ def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estim
         table,
         traffic,
         transfer_ms=transfer_ms,
-        fixed_ttft_ms=deployments.request.factors.fixed_ttft_ms,
+        frontend_ms=deployments.frontend_time.ms(tokens),
         draft=deployments.request.draft,
     )

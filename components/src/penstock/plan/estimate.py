@@ -59,7 +59,7 @@ class Estimator:
         traffic: Traffic,
         transfer_ms: float,
         *,
-        fixed_ttft_ms: float = 0.0,
+        frontend_ms: float = 0.0,
         draft: Draft | None = None,
         is_bound: bool = False,
     ) -> None:
@@ -67,7 +67,7 @@ class Estimator:
         self._draft = draft
         self._traffic = traffic
         self._transfer_ms = transfer_ms
-        self._fixed_ttft_ms = fixed_ttft_ms
+        self._frontend_ms = frontend_ms
         self._is_bound = is_bound
         self._tail, self._uneven = (0.0, 1.0) if is_bound else (TAIL, UNEVEN)
         # Thousands of candidates have few kinds of pools: each kind is computed once.
@@ -87,7 +87,7 @@ class Estimator:
             self._table,
             traffic,
             self._transfer_ms,
-            fixed_ttft_ms=self._fixed_ttft_ms,
+            frontend_ms=self._frontend_ms,
             draft=self._draft,
             is_bound=is_bound,
         )
@@ -263,7 +263,7 @@ class Estimator:
         # The queue of one server; with several it is shorter by about their number.
         wait = busy * prompt / (2 * (1 - busy)) / max(1, servers * busy)
         return Estimate(
-            ttft_ms=self._fixed_ttft_ms + long + self._tail * wait + itl,
+            ttft_ms=self._frontend_ms + long + self._tail * wait + itl,
             itl_ms=itl * self._uneven,
             user_rate=1000 / itl,
             running=running,

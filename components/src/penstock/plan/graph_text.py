@@ -23,7 +23,9 @@ MAX_GRAPH_BATCH = 1024  # larger CUDA graphs take long to capture and are seldom
 PREFILL_GRAPHS = 30
 
 
-def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str] = ()) -> str:
+def graph_text(
+    request: PlanRequest, candidate: Candidate, header: Sequence[str] = (), frontends: int = 2
+) -> str:
     """A complete graph for `check`, `up --engine mocker`, `simulate` and `helm install -f`."""
     lines = [
         *(f"# {line}".rstrip() for line in header),
@@ -39,7 +41,7 @@ def graph_text(request: PlanRequest, candidate: Candidate, header: Sequence[str]
         *(f"    {line}" for line in _engine(request, candidate)),
         "",
         *_speculation(request, candidate),
-        "frontend: {replicas: 2}  # one serves while the other is replaced",
+        f"frontend: {{replicas: {frontends}}}  # one more than the load needs, for updates",
         "",
         *_router(candidate),
         *_pools(candidate),

@@ -107,6 +107,12 @@ class Plan:
     unfinished: Mapping[bool, Limit] = field(default_factory=dict)
     is_late: bool = False  # whether the time limit ended the search or the analyses
 
+    @property
+    def frontends(self) -> int:
+        """One more than the load needs: one serves while another is replaced."""
+        load = self.winner.row.frontend_load
+        return 1 + (load.needed if load else 1)
+
     @cached_property
     def working_set(self) -> WorkingSet | None:
         """The working set of the winner, which the text, the header and the JSON contain."""

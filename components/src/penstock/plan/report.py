@@ -122,10 +122,17 @@ def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
     yield "margin", _margin(plan, attain)
     if plan.working_set:
         yield "working set", str(plan.working_set)
+    yield "frontends", _frontends(plan)
     yield "disaggregation", disaggregation(plan)
     steadiness = plan.winner.row.steadiness
     if steadiness is not None and not steadiness.is_steady:
         yield "not steady", steadiness.reason
+
+
+def _frontends(plan: Plan) -> str:
+    load = plan.winner.row.frontend_load
+    busy = f"{significant(load.busy_cores)} CPU cores busy" if load else "CPU not known"
+    return f"{plan.frontends}, of which the load needs {plan.frontends - 1} ({busy})"
 
 
 def counts(result: Plan | NoPlan) -> str:

@@ -6,7 +6,7 @@ replay's cached result, scale its steps; the fixed TTFT is added to the result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from penstock.errors import GraphError, InputError
 from penstock.graph.text_file import read_text_file
 from penstock.manifests.deployment import Role
+from penstock.simulate.frontend import FrontendTime
 from penstock.simulate.interval import family
 from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
@@ -140,6 +141,10 @@ class Factors:
     step_time: float = 1.0
     fixed_ttft_ms: float = 0.0
 
+    @property
+    def frontend_time(self) -> FrontendTime:
+        return FrontendTime(fixed_ms=self.fixed_ttft_ms)
+
     def __str__(self) -> str:
         return (
             f"prefill speed × {significant(self.prefill_speed)}, "
@@ -164,7 +169,7 @@ def can_scale(deployment: Replayable) -> bool:
 def corrected(deployment: Replayable, factors: Factors) -> Replayable:
     """The deployment with the factors, which replace earlier ones."""
     pools = tuple(_scaled(pool, factors) for pool in deployment.pools)
-    return replace(deployment, pools=pools, fixed_ttft_ms=factors.fixed_ttft_ms)
+    return replace(deployment, pools=pools, frontend_time=factors.frontend_time)
 
 
 def _scaled(pool: PoolReplay, factors: Factors) -> PoolReplay:
@@ -211,22 +216,6 @@ class CalibrationFile:
         requested = "; ".join(", ".join(key) for key in keys)
         known = "; ".join(", ".join(entry.key) for entry in self.content.entries) or "nothing"
         return f"{self.name} has no entry for {requested}; its entries are for {known}"
-
-
-def with_fixed_ttft(result: Mapping[str, Any], fixed_ms: float) -> Mapping[str, Any]:
-    """The result of a replay in which each request's tokens come ``fixed_ms`` later."""
-    if not fixed_ms:
-        return result
-    later = {
-        name: [None if time is None else time + fixed_ms for time in result["requests"][name]]
-        for name in ("first_token_ms", "last_token_ms")
-    }
-    summary = result["summary"]
-    return {
-        **result,
-        "requests": {**result["requests"], **later},
-        "summary": {**summary, "duration_ms": summary["duration_ms"] + fixed_ms},
-    }
 
 
 def load_calibrations(path: Path) -> Calibrations:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.graph.slo import Slo
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Role
+from penstock.simulate.frontend import Frontends, FrontendTime
 from penstock.simulate.router import Router
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class Replayable:
     unscaled: tuple[str, ...] = ()  # pools with an autoscaler that is not part of the replay
     planner: Planner | None = None
     calibration: Calibration | None = None  # whose factors are part of the pools' engines
-    fixed_ttft_ms: float = 0.0  # of the calibration; added to the results of a replay
+    frontends: Frontends | None = None  # None: not known
+    # Added to the results of a replay: that of the frontends, or of the calibration.
+    frontend_time: FrontendTime = field(default_factory=FrontendTime)
     # The graph's SLO and price; neither affects the replay.
     slo: Slo = field(default_factory=Slo)
     gpu_hour_price: float | None = None

@@ -23,6 +23,7 @@ from penstock.engines.parsers import (
 from penstock.engines.table import ENGINES
 from penstock.environments.dynamo import parsers_python
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
+from penstock.graph.model import Graph
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
@@ -32,6 +33,7 @@ from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
+from penstock.simulate.frontend import DEFAULT, Frontends
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import Router, router_of
 from penstock.simulate.scaling import replicas_of, unscaled
@@ -127,10 +129,10 @@ def _replayable(
     graph = source.loaded.graph if source.loaded else None
     builder = _PoolBuilder(serving, graph.hardware.fabric if graph else None, acceptance)
     pools = [builder.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
-    processes = sum(component.replicas for component, _, _ in serving.frontends)
+    frontends = _frontends(serving, graph, parsed[len(workers) :])
     files = serving.frontends[0][1].files if serving.frontends else {}
     roles = {worker.role for worker in workers}
-    router = router_of(parsed[len(workers) :], processes, files, roles)
+    router = router_of(parsed[len(workers) :], frontends.replicas, files, roles)
     of_router = (*router.not_simulated, *_ranks(router, pools))
     assert serving.gpu is not None
     return Replayable(
@@ -143,9 +145,33 @@ def _replayable(
         not_simulated=tuple(dict.fromkeys((*builder.not_simulated, *of_router, *_unlike(pools)))),
         assumed=tuple(dict.fromkeys(builder.assumed)),
         unscaled=tuple(unscaled(serving)),
+        frontends=frontends,
+        frontend_time=frontends.time,
         slo=graph.slo if graph else Slo(),
         gpu_hour_price=graph.hardware.gpu_hour_price if graph else None,
     )
+
+
+def _frontends(
+    serving: ServingDeployment, graph: Graph | None, parsed: Sequence[Parsed | NotParsed]
+) -> Frontends:
+    """``parsed``: the frontends' command lines."""
+    settings = next((launch.settings for launch in parsed if isinstance(launch, Parsed)), {})
+    cpu = graph.frontend.resources.cpu if graph else None
+    return Frontends(
+        replicas=sum(component.replicas for component, _, _ in serving.frontends),
+        tokenizer=settings.get("tokenizer_backend") or DEFAULT,
+        cores=_cores(cpu) if cpu else None,
+    )
+
+
+def _cores(quantity: str) -> float | None:
+    """`500m` is half a core; None for a quantity of something else."""
+    number, factor = (quantity[:-1], 0.001) if quantity.endswith("m") else (quantity, 1.0)
+    try:
+        return float(number) * factor
+    except ValueError:
+        return None
 
 
 def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
 from penstock.graph.slo import Slo
 from penstock.reports.model import (
@@ -64,7 +64,7 @@ NO_SLO = "no SLO: name one with --ttft, --itl or --e2e"
 MOST_VERDICTS = 4  # graphs with a verdict of their own
 MOST_OPEN = 2  # graphs whose charts over time are shown without a click
 NEVER_SIMULATED = (
-    "the frontend's own work (templates, tokenization, HTTP)",
+    "queues in the frontends",
     "prefix-cache hits on the output of earlier turns, unless the workload has `cached_output`",
     "failures, slow workers, and slow first requests of an engine",
 )
@@ -72,6 +72,7 @@ NOT_STEADY = " (not steady)"  # after the name of a graph
 FEW_REQUESTS = 100  # below which the p99 is the maximum
 FEW = " (few: the p99 is the maximum)"
 FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
+QUEUED = "requests queue in the frontends, which is not simulated"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -186,6 +187,9 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
             yield f"  {spread}"
         if working_set and row.is_first:
             yield f"  working set: {working_set}"
+        yield f"  {frontend_line(row)}"
+        if (load := row.frontend_load) and load.is_too_high:
+            yield f"  warning: {QUEUED}: {load}. Set `frontend.replicas` to {load.needed}"
         if unfinished := max(metrics.unfinished for metrics in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from (f"  {line}" for line in rejected(row))
@@ -201,6 +205,16 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
     yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
+
+
+def frontend_line(row: Row) -> str:
+    """`TTFT includes 13 ms before the engine: 10 ms + 0.2 ms per 1,000 input tokens`."""
+    time, tokens = row.replayable.frontend_time, fmean(row.results[0]["requests"]["input_length"])
+    parts = f"{significant(time.fixed_ms)} ms + {significant(time.per_1k_ms)} ms"
+    return (
+        f"TTFT includes {significant(time.ms(tokens))} ms before the engine: {parts} per 1,000 "
+        "input tokens"
+    )
 
 
 def _shape(deployment: Replayable) -> str:

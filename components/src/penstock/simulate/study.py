@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from math import sqrt
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from penstock.errors import InputError
-from penstock.simulate.calibration import with_fixed_ttft
+from penstock.simulate.frontend import FrontendLoad
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import (
@@ -103,6 +103,17 @@ class Row:
         if self.replayable.planner is None:
             return self.replayable.gpus
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
+
+    @property
+    def frontend_load(self) -> FrontendLoad | None:
+        """None if the frontends are not known."""
+        if (frontends := self.replayable.frontends) is None:
+            return None
+        rate = median(metrics.request_rate for metrics in self.metrics)
+        lengths = (
+            fmean(self.results[0]["requests"][f"{what}_length"]) for what in ("input", "output")
+        )
+        return FrontendLoad(frontends=frontends, busy_cores=frontends.busy_cores(rate, *lengths))
 
     @property
     def requests(self) -> int:
@@ -265,7 +276,7 @@ class Study:
             }
             for job, result in zip(jobs, results, strict=True)
         ]
-        results = [with_fixed_ttft(result, deployment.fixed_ttft_ms) for result in results]
+        results = [deployment.frontend_time.added_to(result) for result in results]
         metrics = tuple(
             replay_metrics(
                 result,
@@ -300,7 +311,7 @@ class Study:
         trace_format = ADDED_INPUTS if is_cached else FULL_INPUTS
         return Job(
             replayable=deployment,
-            trace=_trace_of(_later_turns(requests, deployment.fixed_ttft_ms), trace_format),
+            trace=_trace_of(deployment.frontend_time.later_turns(requests), trace_format),
             trace_format=trace_format,
             concurrency=loaded.workload.concurrency or None,
             sample_ms=max(100.0, last_ms / SAMPLES) if last_ms else 1000.0,
@@ -320,16 +331,6 @@ def _rejected(requests: Sequence[Request], deployment: Replayable) -> Iterator[t
         is_fitting = request.tokens <= deployment.context
         if not is_fitting or deployment.refuses_input(request.input_tokens):
             yield at_ms[request.session], is_fitting
-
-
-def _later_turns(requests: Sequence[Request], fixed_ms: float) -> Requests:
-    """The requests with turns of conversations that come later by the fixed TTFT of the turn
-    before."""
-    if not fixed_ms:
-        return tuple(requests)
-    return tuple(
-        r if r.at_ms is not None else replace(r, think_ms=r.think_ms + fixed_ms) for r in requests
-    )
 
 
 def _no_requests(
