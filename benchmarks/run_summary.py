@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from random import Random
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 # Statistics of each metric, best first: the first that a source states is compared.
 METRICS = {
@@ -17,7 +17,7 @@ METRICS = {
 }
 TARGETS = {"saturation": 0.10, "ttft": 0.25, "itl": 0.10, "throughput": 0.12, "hit": 0.25}
 INTERVAL = {"ttft": "ttft", "itl": "itl", "throughput": "rate"}
-LOADS = ("rate", "concurrency", "input", "output", "seconds", "requests")
+LOADS = ("rate", "concurrency", "input", "output", "seconds", "requests", "before")
 QUEUEING = 3.0  # times the lowest TTFT of an arm with this input, above which it is saturated
 KEEPS_UP = 0.95  # of the offered rate
 DIFFERENT = 0.10  # arms whose measured figures differ by less are not ranked
@@ -49,15 +49,16 @@ def errors(rows: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
 
 def _arm(row: Row, name: str) -> tuple[Any, ...]:
     measured = row["measured"]
-    return row["run"], measured.get("arm"), measured.get("input"), measured.get("output"), name
+    lengths = (str(measured.get(part)) for part in ("input", "output"))
+    return row["run"], measured.get("arm"), *lengths, name
 
 
 def _lowest_ttft(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
-    found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+    measured: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for row in rows:
         if (name := statistic(row, "ttft")) is not None:
-            found[_arm(row, name)].append(row["measured"][name])
-    return {arm: min(values) for arm, values in found.items()}
+            measured[_arm(row, name)].append(row["measured"][name])
+    return {arm: min(ttft) for arm, ttft in measured.items()}
 
 
 def saturations(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
@@ -72,11 +73,16 @@ def saturations(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
         for name, arm in arms.items():
             if len(arm) < 4 or (not is_long and not _has_saturated(arm)):
                 continue
-            found = {kind: _saturation(arm, kind, is_long) for kind in ("measured", "predicted")}
-            measured, predicted = found["measured"], found["predicted"]
-            error = predicted / measured - 1
-            row = {"run": run, "arm": name, "half": arm[0]["half"], "kind": arm[0]["kind"]}
-            yield {**row, "measured": measured, "predicted": predicted, "error": error}
+            measured = _saturation(arm, "measured", is_long=is_long)
+            predicted = _saturation(arm, "predicted", is_long=is_long)
+            yield {
+                "run": run,
+                "arm": name,
+                "half": arm[0]["half"],
+                "measured": round(measured, 2),
+                "predicted": round(predicted, 2),
+                "error": round(predicted / measured - 1, 3),
+            }
 
 
 def _by_rate(arm: Iterable[Row]) -> list[Row]:
@@ -88,7 +94,7 @@ def _achieved(row: Row, kind: str) -> float:
     name = statistic(row, "throughput")
     assert name is not None
     per_request = row["predicted"][name] / row["predicted"]["request_rate"]
-    return float(row[kind][name]) / per_request
+    return float(row[kind][name] / per_request)
 
 
 def _share(row: Row, kind: str) -> float:
@@ -104,7 +110,7 @@ def _has_saturated(arm: Sequence[Row]) -> bool:
     )
 
 
-def _saturation(arm: Sequence[Row], kind: str, is_long: bool) -> float:
+def _saturation(arm: Sequence[Row], kind: str, *, is_long: bool) -> float:
     ordered = _by_rate(arm)
     if not is_long:
         return max(_achieved(row, kind) for row in ordered)
@@ -123,9 +129,11 @@ def rankings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, bool]]:
     loads: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         if "arm" in row["measured"] and row["predicted"]:
-            loads[(row["run"], *(row["measured"].get(name) for name in LOADS))].append(row)
+            loads[(row["run"], *(str(row["measured"].get(name)) for name in LOADS))].append(row)
     for same in loads.values():
         for one, two in combinations(same, 2):
+            if one["measured"]["arm"] == two["measured"]["arm"]:
+                continue
             for metric in ("ttft", "throughput"):
                 name = statistic(one, metric)
                 if name is None or name not in two["measured"] or not one["predicted"].get(name):
@@ -136,97 +144,106 @@ def rankings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, bool]]:
                     yield one, metric, (ratio > 1) == (guess > 1)
 
 
-def coverage(rows: Iterable[Row]) -> list[tuple[str, bool, float]]:
-    """(run, whether the measured figure is in the interval, half-width) of every interval."""
-    found = []
+class Covered(NamedTuple):
+    """One interval of a row."""
+
+    run: str
+    has_measured: bool  # whether the measured figure is in it
+    half_width: float  # as a share of the prediction
+
+
+def coverage(rows: Iterable[Row]) -> list[Covered]:
+    intervals = []
     for row in rows:
         for metric, interval in INTERVAL.items():
             name = statistic(row, metric)
             low, high = (row["predicted"].get(f"{interval}_{end}") for end in ("low", "high"))
             if name is not None and low is not None and name in row["predicted"]:
                 ratio = row["measured"][name] / row["predicted"][name]
-                found.append((row["run"], low <= ratio <= high, (high - low) / 2))
-    return found
+                intervals.append(Covered(row["run"], low <= ratio <= high, (high - low) / 2))
+    return intervals
 
 
-def _bootstrap(found: Sequence[tuple[str, bool, float]]) -> list[float]:
+def _bootstrap(intervals: Sequence[Covered]) -> list[float]:
     """The middle 95 % of the coverage when runs are drawn again."""
     by_run: dict[str, list[bool]] = defaultdict(list)
-    for run, is_in, _ in found:
-        by_run[run].append(is_in)
-    random, values = Random(46), list(by_run.values())
+    for interval in intervals:
+        by_run[interval.run].append(interval.has_measured)
+    random, runs = Random(46), list(by_run.values())
     shares = []
     for _ in range(SAMPLES):
-        drawn = [hit for run in random.choices(values, k=len(values)) for hit in run]
+        drawn = [hit for run in random.choices(runs, k=len(runs)) for hit in run]
         shares.append(sum(drawn) / len(drawn))
     shares.sort()
     return [round(shares[int(SAMPLES * p)], 3) for p in (0.025, 0.975)]
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    knees = list(saturations(rows))
-    parts = {half: _part(rows, knees, lambda row, h=half: row["half"] == h) for half in ("fit", "held-out")}
-    kinds = sorted({row["kind"] for row in rows})
-    by_kind = {
-        kind: {
-            half: _errors(rows, knees, lambda row, k=kind, h=half: (row["kind"], row["half"]) == (k, h))
-            for half in ("fit", "held-out")
-        }
-        for kind in kinds
-    }
-    by_run: dict[str, dict[str, Any]] = {}
+    halves = {half: [r for r in rows if r["half"] == half] for half in ("fit", "held-out")}
+    runs: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        entry = by_run.setdefault(row["run"], {"half": row["half"], "kind": row["kind"], "rows": 0})
-        entry["rows"] += 1
-        if row["error"]:
-            entry["error"] = row["error"]
-    for name, entry in by_run.items():
-        entry |= _errors(rows, knees, lambda row, n=name: row["run"] == n)
-    saturation = [{k: round(v, 3) if isinstance(v, float) else v for k, v in k_.items()} for k_ in knees]
-    return {**parts, "kinds": by_kind, "runs": by_run, "saturation": saturation}
+        runs[row["run"]].append(row)
+    return {
+        **{half: _part(part) for half, part in halves.items()},
+        "kinds": {
+            kind: {
+                half: figures(part)
+                for half, all_kinds in halves.items()
+                if (part := [r for r in all_kinds if r["kind"] == kind])
+            }
+            for kind in sorted({row["kind"] for row in rows})
+        },
+        "runs": {name: _of_run(run) for name, run in runs.items()},
+        "saturation": list(saturations(rows)),
+    }
 
 
-def _errors(
-    rows: Sequence[Row], knees: Sequence[Row], chosen: Callable[[Row], bool]
-) -> dict[str, Any]:
-    found: dict[str, list[float]] = defaultdict(list)
-    for row, metric, error in errors(rows):
-        if chosen(row):
-            found[metric].append(abs(error))
-    found["saturation"] = [abs(knee["error"]) for knee in knees if chosen(knee)]
+def _of_run(rows: Sequence[Row]) -> dict[str, Any]:
+    first = rows[0]
+    reasons = sorted({row["error"] for row in rows if row["error"]})
+    common = {"half": first["half"], "kind": first["kind"], "rows": len(rows)}
+    return common | ({"not_predicted": reasons} if reasons else {}) | figures(rows)
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Any]:
+    """Of each metric: the number of figures, the median absolute error, the share within twice the
+    target, and the median of predicted / measured."""
+    by_metric: dict[str, list[float]] = defaultdict(list)
+    for _, metric, error in errors(rows):
+        by_metric[metric].append(error)
+    by_metric["saturation"] = [knee["error"] for knee in saturations(rows)]
     return {
         metric: {
-            "figures": len(values),
-            "median_error": round(median(values), 3),
-            "within_twice_the_target": round(
-                sum(value <= 2 * TARGETS[metric] for value in values) / len(values), 3
-            ),
+            "figures": len(signed),
+            "median_error": round(median(map(abs, signed)), 3),
+            "within_twice_the_target": _share_of(abs(e) <= 2 * TARGETS[metric] for e in signed),
+            "median_ratio": round(1 + median(signed), 3),
         }
-        for metric, values in found.items()
-        if values
+        for metric, signed in by_metric.items()
+        if signed
     }
 
 
-def _part(
-    rows: Sequence[Row], knees: Sequence[Row], chosen: Callable[[Row], bool]
-) -> dict[str, Any]:
-    mine = [row for row in rows if chosen(row)]
-    ranked = [right for _, _, right in rankings(mine)]
-    covered = coverage(mine)
-    found = {
-        "runs": len({row["run"] for row in mine}),
-        "rows": len(mine),
-        "not_predicted": sum(bool(row["error"]) for row in mine),
-        **_errors(rows, knees, chosen),
+def _share_of(flags: Iterable[bool]) -> float:
+    flags = list(flags)
+    return round(sum(flags) / len(flags), 3)
+
+
+def _part(rows: Sequence[Row]) -> dict[str, Any]:
+    part: dict[str, Any] = {
+        "runs": len({row["run"] for row in rows}),
+        "rows": len(rows),
+        "not_predicted": sum(bool(row["error"]) for row in rows),
+        **figures(rows),
     }
-    if ranked:
-        found["ranking"] = {"pairs": len(ranked), "right": round(sum(ranked) / len(ranked), 3)}
-    if covered:
-        found["intervals"] = {
-            "rows": len({id(row) for row in mine if coverage([row])}),
-            "figures": len(covered),
-            "coverage": round(sum(hit for _, hit, _ in covered) / len(covered), 3),
-            "coverage_95": _bootstrap(covered),
-            "median_half_width": round(median(width for _, _, width in covered), 3),
+    if ranked := [is_right for _, _, is_right in rankings(rows)]:
+        part["ranking"] = {"pairs": len(ranked), "right": _share_of(ranked)}
+    if intervals := coverage(rows):
+        part["intervals"] = {
+            "rows": sum(bool(coverage([row])) for row in rows),
+            "figures": len(intervals),
+            "coverage": _share_of(interval.has_measured for interval in intervals),
+            "coverage_95": _bootstrap(intervals),
+            "median_half_width": round(median(i.half_width for i in intervals), 3),
         }
-    return found
+    return part

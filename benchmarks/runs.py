@@ -11,11 +11,12 @@ import argparse
 import csv
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
+from itertools import compress
 from pathlib import Path
 from random import Random
 from statistics import mean, median
@@ -28,12 +29,12 @@ from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance, constant_rate
 from penstock.simulate.accuracy import row_intervals
-from penstock.simulate.metrics import served_requests
+from penstock.simulate.metrics import replay_metrics, served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
+from penstock.simulate.study import Row as StudyRow
 from penstock.simulate.study import Study
-from penstock.simulate.timing import measured_models
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.workload import BLOCK_TOKENS
 from penstock.workload.load import LoadedWorkload
@@ -84,20 +85,13 @@ def merged(base: Any, change: Any) -> Any:
     return {key: value for key, value in both.items() if value is not None}
 
 
-def deployment_of(run: Run, row: Mapping[str, Any], folder: Path) -> Replayable:
-    """``folder``: receives the configuration of a model whose shape penstock does not know."""
+def deployment_of(run: Run, row: Mapping[str, Any]) -> Replayable:
     arm = run.get("arms", {}).get(row.get("arm")) or {}
     graph = merged(run["graph"], arm)
     length, tokens = row.get("accept_length"), row.get("draft_tokens", 0)
     rates = (constant_rate(length, tokens),) * tokens if length else ()
-    model = graph["model"]["id"]
-    model_folder = folder / model.replace("/", "--")
-    if run.get("model_folder") and not model_folder.exists():
-        model_folder.mkdir()
-        (model_folder / "config.json").write_text(measured_models()[model].read_text())
-    hints = Hints(model_folder=model_folder) if run.get("model_folder") else Hints()
     source = graph_source(yaml.safe_dump(graph), "run.yaml")
-    return replayable(source, hints, Acceptance(rates=rates) if rates else None)
+    return replayable(source, Hints(), Acceptance(rates=rates) if rates else None)
 
 
 def workload_of(run: Run, row: Mapping[str, Any]) -> tuple[LoadedWorkload, float]:
@@ -127,29 +121,31 @@ def _sampled(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trace(prompts: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, float]:
-    """Every prompt once, in random order, and then the stage, which goes on in this order."""
+    """The requests `before` (none stated: every prompt once), in an order that repeats, and then
+    the stage, which goes on in this order."""
     random = Random(46)
     shared, own = (-(-prompts[part] // BLOCK_TOKENS) for part in ("prefix", "question"))
-    order = [(group, number) for group in range(prompts["groups"]) for number in range(prompts["each"])]
+    order = [
+        (group, number) for group in range(prompts["groups"]) for number in range(prompts["each"])
+    ]
     random.shuffle(order)
-    start = len(order) / WARM_RATE * 1000 + QUIET_MS
+    before = row.get("before", len(order))
+    start = before / WARM_RATE * 1000 + QUIET_MS if before else 0.0
     stage = min(MOST, round(row["rate"] * row["seconds"]))
-    at = [number / WARM_RATE * 1000 for number in range(len(order))]
-    now = start
-    for _ in range(stage):
-        now += random.expovariate(row["rate"]) * 1000
-        at.append(now)
+    at = [number / WARM_RATE * 1000 for number in range(before)]
+    span = stage / row["rate"] * 1000
+    at += sorted(start + random.uniform(0, span) for _ in range(stage))
     lines = []
     for index, time_ms in enumerate(at):
         group, number = order[index % len(order)]
         first = 1 + group * (shared + prompts["each"] * own)
         second = first + shared + number * own
-        blocks = [*range(first, first + shared), *range(second, second + own)]
         line = {
             "timestamp": time_ms,
             "input_length": prompts["prefix"] + prompts["question"],
-            "output_length": prompts["output"],
-            "hash_ids": blocks,
+            # The warm-up only fills the caches.
+            "output_length": prompts["output"] if index >= before else 1,
+            "hash_ids": [*range(first, first + shared), *range(second, second + own)],
         }
         lines.append(json.dumps(line))
     return "\n".join(lines), start
@@ -162,7 +158,7 @@ def figures(requests: Sequence[ServedRequest], counted: float) -> dict[str, floa
     ttft, itl = [r.ttft_ms for r in requests], [r.itl_ms for r in requests if r.itl_ms]
     latency = [r.e2e_ms / 1000 for r in requests]
     output = counted * sum(r.tokens for r in requests)
-    found = {
+    statistics = {
         "ttft_p50_ms": median(ttft),
         "ttft_mean_ms": mean(ttft),
         "ttft_p90_ms": percentile(ttft, 0.9),
@@ -173,30 +169,42 @@ def figures(requests: Sequence[ServedRequest], counted: float) -> dict[str, floa
         "latency_mean_s": mean(latency),
         "latency_p90_s": percentile(latency, 0.9),
     }
-    return found | ({"itl_p50_ms": median(itl), "itl_mean_ms": mean(itl)} if itl else {})
+    return statistics | ({"itl_p50_ms": median(itl), "itl_mean_ms": mean(itl)} if itl else {})
 
 
-def prediction(replays: Replays, run: Run, row: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def prediction(replays: Replays, run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        deployment = deployment_of(run, row, folder)
+        deployment = deployment_of(run, row)
         loaded, start = workload_of(run, row)
-        (result,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
-        intervals = row_intervals(result)
+        (whole,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
+        stage = _since(whole, start) if start else whole
+        served = served_requests(stage.results[0])
+        intervals = row_intervals(stage) if served else {}
     except PenstockError as error:
         return {"error": " ".join(str(error).split())[:200]}
-    served = [r for r in served_requests(result.results[0]) if r.arrived_ms >= start]
     if not served:
         return {"error": "no request was served"}
-    found: dict[str, Any] = figures(served, run.get("counted_output", 1.0))
+    predictions = figures(served, run.get("counted_output", 1.0))
     for name, interval in intervals.items():
-        found |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    rounded = {name: float(f"{value:.5g}") for name, value in found.items()}
+        predictions |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    rounded = {name: float(f"{value:.5g}") for name, value in predictions.items()}
     return {**rounded, "not_simulated": "; ".join(deployment.not_simulated)}
+
+
+def _since(row: StudyRow, start_ms: float) -> StudyRow:
+    """``row`` without the warm-up."""
+    (result,) = row.results
+    columns = result["requests"]
+    is_in = [time_ms >= start_ms for time_ms in columns["arrival_time_ms"]]
+    kept = {name: list(compress(values, is_in)) for name, values in columns.items()}
+    stage = {**result, "requests": kept}
+    metrics = replay_metrics(stage, row.replayable.gpus, row.replayable.slo)
+    return replace(row, results=(stage,), metrics=(metrics,))
 
 
 def key_of(run: Run, row: Mapping[str, Any]) -> str:
     """Changes with what is predicted: the graph and the traffic."""
-    parts = ("graph", "arms", "workload", "prompts", "counted_output", "model_folder")
+    parts = ("graph", "arms", "workload", "prompts", "counted_output")
     content = {name: run.get(name) for name in parts} | {
         name: row.get(name) for name in (*LOADS, "arm", "accept_length", "draft_tokens")
     }
@@ -218,8 +226,7 @@ def todo(name: str | None = None) -> Iterator[tuple[str, Run, int, dict[str, Any
 
 def predict(name: str | None, seconds: float, *, is_fresh: bool) -> None:
     done, end = ({} if is_fresh else predicted()), time.monotonic() + seconds
-    folder = tempfile.TemporaryDirectory(prefix="penstock-runs-")
-    with folder, Replays(Cache(None, ""), 2) as replays:
+    with Replays(Cache(None, ""), 2) as replays:
 
         def work(item: tuple[str, Run, int, dict[str, Any]]) -> None:
             run_name, run, number, row = item
@@ -227,16 +234,23 @@ def predict(name: str | None, seconds: float, *, is_fresh: bool) -> None:
             if key in done or time.monotonic() > end:
                 return
             began = time.monotonic()
-            found = prediction(replays, run, row, Path(folder.name))
-            done[key] = {"key": key, "run": run_name, "row": number, **found}
+            figure = prediction(replays, run, row)
+            done[key] = {"key": key, "run": run_name, "row": str(number), **figure}
             took = f"{time.monotonic() - began:.0f} s"
-            print(took, run_name, row, found, file=sys.stderr, flush=True)
+            print(took, run_name, row, figure, file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(replays.processes) as pool:
-            for number, _ in enumerate(pool.map(work, list(todo(name)))):
+            rows = sorted(todo(name), key=_order)
+            for number, _ in enumerate(pool.map(work, rows)):
                 if number % 10 == 0:
                     _write(done)
         _write(done)
+
+
+def _order(item: tuple[str, Run, int, dict[str, Any]]) -> tuple[bool, float]:
+    """Held-out runs and short stages first, so that an interrupted benchmark has them."""
+    name, run, _, row = item
+    return half(name, run) == "fit", row.get("rate", 0) * row.get("seconds", 0)
 
 
 def _write(rows: Mapping[str, Mapping[str, Any]]) -> None:
@@ -246,15 +260,17 @@ def _write(rows: Mapping[str, Mapping[str, Any]]) -> None:
         writer.writerows(sorted(rows.values(), key=lambda r: (r["run"], int(r["row"]))))
 
 
-def compared(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def compared(
+    predictions: Mapping[str, Mapping[str, Any]], name: str | None = None
+) -> list[dict[str, Any]]:
     """Every row that was predicted: run, half, kind, load, and the measured and predicted."""
     rows = []
-    for name, run, _, row in todo():
-        figure = found.get(key_of(run, row))
+    for run_name, run, _, row in todo(name):
+        figure = predictions.get(key_of(run, row))
         if figure is None:
             continue
         numbers = {k: float(figure[k]) for k in (*STATISTICS, *INTERVALS) if figure.get(k)}
-        common = {"run": name, "half": half(name, run), "kind": run["kind"]}
+        common = {"run": run_name, "half": half(run_name, run), "kind": run["kind"]}
         error = figure.get("error") or ""
         rows.append({**common, "measured": row, "predicted": numbers, "error": error})
     return rows
@@ -263,12 +279,11 @@ def compared(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 def short() -> None:
     name, count = SHORT
     run = runs()[name]
-    found = {}
-    folder = tempfile.TemporaryDirectory(prefix="penstock-runs-")
-    with folder, Replays(Cache(None, ""), 1) as replays:
+    predictions = {}
+    with Replays(Cache(None, ""), 1) as replays:
         for row in rows_of(run)[:count]:
-            found[key_of(run, row)] = prediction(replays, run, row, Path(folder.name))
-    print(json.dumps(summary(compared(found)), indent=1))
+            predictions[key_of(run, row)] = prediction(replays, run, row)
+    print(json.dumps(summary(compared(predictions, name)), indent=1))
 
 
 def main() -> None:
