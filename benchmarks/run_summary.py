@@ -131,17 +131,21 @@ def rankings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, bool]]:
         if "arm" in row["measured"] and row["predicted"]:
             loads[(row["run"], *(str(row["measured"].get(name)) for name in LOADS))].append(row)
     for same in loads.values():
-        for one, two in combinations(same, 2):
-            if one["measured"]["arm"] == two["measured"]["arm"]:
+        for first, second in combinations(same, 2):
+            if first["measured"]["arm"] == second["measured"]["arm"]:
                 continue
             for metric in ("ttft", "throughput"):
-                name = statistic(one, metric)
-                if name is None or name not in two["measured"] or not one["predicted"].get(name):
+                name = statistic(first, metric)
+                if (
+                    name is None
+                    or name not in second["measured"]
+                    or not first["predicted"].get(name)
+                ):
                     continue
-                ratio = one["measured"][name] / two["measured"][name]
+                ratio = first["measured"][name] / second["measured"][name]
                 if abs(ratio - 1) >= DIFFERENT:
-                    guess = one["predicted"][name] / two["predicted"][name]
-                    yield one, metric, (ratio > 1) == (guess > 1)
+                    guess = first["predicted"][name] / second["predicted"][name]
+                    yield first, metric, (ratio > 1) == (guess > 1)
 
 
 class Covered(NamedTuple):

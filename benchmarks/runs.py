@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
-from itertools import compress
+from itertools import compress, product
 from pathlib import Path
 from random import Random
 from statistics import mean, median
@@ -96,8 +96,7 @@ def deployment_of(run: Run, row: Mapping[str, Any]) -> Replayable:
 
 def workload_of(run: Run, row: Mapping[str, Any]) -> tuple[LoadedWorkload, float]:
     """The traffic of a row, and the time in ms at which what the source measured begins."""
-    start = 0.0
-    text = ""
+    start, text = 0.0, ""
     if (prompts := run.get("prompts")) is not None:
         text, start = _trace(prompts, row)
         workload = Workload(trace=Trace(format="mooncake", block_tokens=BLOCK_TOKENS))
@@ -121,13 +120,10 @@ def _sampled(run: Run, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trace(prompts: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, float]:
-    """The requests `before` (none stated: every prompt once), in an order that repeats, and then
-    the stage, which goes on in this order."""
+    """The requests `before` (default: every prompt once) in an order that the stage repeats."""
     random = Random(46)
-    shared, own = (-(-prompts[part] // BLOCK_TOKENS) for part in ("prefix", "question"))
-    order = [
-        (group, number) for group in range(prompts["groups"]) for number in range(prompts["each"])
-    ]
+    blocks = {part: -(-prompts[part] // BLOCK_TOKENS) for part in ("prefix", "question")}
+    order = list(product(range(prompts["groups"]), range(prompts["each"])))
     random.shuffle(order)
     before = row.get("before", len(order))
     start = before / WARM_RATE * 1000 + QUIET_MS if before else 0.0
@@ -138,16 +134,20 @@ def _trace(prompts: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[str, flo
     lines = []
     for index, time_ms in enumerate(at):
         group, number = order[index % len(order)]
-        first = 1 + group * (shared + prompts["each"] * own)
-        second = first + shared + number * own
-        line = {
+        first = 1 + group * (blocks["prefix"] + prompts["each"] * blocks["question"])
+        prefix_end = first + blocks["prefix"]
+        question = prefix_end + number * blocks["question"]
+        request = {
             "timestamp": time_ms,
             "input_length": prompts["prefix"] + prompts["question"],
             # The warm-up only fills the caches.
             "output_length": prompts["output"] if index >= before else 1,
-            "hash_ids": [*range(first, first + shared), *range(second, second + own)],
+            "hash_ids": [
+                *range(first, prefix_end),
+                *range(question, question + blocks["question"]),
+            ],
         }
-        lines.append(json.dumps(line))
+        lines.append(json.dumps(request))
     return "\n".join(lines), start
 
 
@@ -236,8 +236,7 @@ def predict(name: str | None, seconds: float, *, is_fresh: bool) -> None:
             began = time.monotonic()
             figure = prediction(replays, run, row)
             done[key] = {"key": key, "run": run_name, "row": str(number), **figure}
-            took = f"{time.monotonic() - began:.0f} s"
-            print(took, run_name, row, figure, file=sys.stderr, flush=True)
+            print(f"{time.monotonic() - began:.0f} s", run_name, row, figure, file=sys.stderr)
 
         with ThreadPoolExecutor(replays.processes) as pool:
             rows = sorted(todo(name), key=_order)
@@ -266,20 +265,17 @@ def compared(
     """Every row that was predicted: run, half, kind, load, and the measured and predicted."""
     rows = []
     for run_name, run, _, row in todo(name):
-        figure = predictions.get(key_of(run, row))
-        if figure is None:
-            continue
-        numbers = {k: float(figure[k]) for k in (*STATISTICS, *INTERVALS) if figure.get(k)}
-        common = {"run": run_name, "half": half(run_name, run), "kind": run["kind"]}
-        error = figure.get("error") or ""
-        rows.append({**common, "measured": row, "predicted": numbers, "error": error})
+        if figure := predictions.get(key_of(run, row)):
+            numbers = {k: float(figure[k]) for k in (*STATISTICS, *INTERVALS) if figure.get(k)}
+            common = {"run": run_name, "half": half(run_name, run), "kind": run["kind"]}
+            error = figure.get("error") or ""
+            rows.append({**common, "measured": row, "predicted": numbers, "error": error})
     return rows
 
 
 def short() -> None:
     name, count = SHORT
-    run = runs()[name]
-    predictions = {}
+    run, predictions = runs()[name], {}
     with Replays(Cache(None, ""), 1) as replays:
         for row in rows_of(run)[:count]:
             predictions[key_of(run, row)] = prediction(replays, run, row)
