@@ -176,8 +176,8 @@ def prediction(replays: Replays, run: Run, row: Mapping[str, Any]) -> dict[str, 
     try:
         deployment = deployment_of(run, row)
         loaded, start = workload_of(run, row)
-        (whole,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
-        stage = _since(whole, start) if start else whole
+        (both,) = Study(workload=loaded, replays=replays, seeds=1).rows([deployment], None)
+        stage = _since(both, start) if start else both
         served = served_requests(stage.results[0])
         intervals = row_intervals(stage) if served else {}
     except PenstockError as error:
