@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from math import inf
 from random import Random
 from statistics import median
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ INTERVAL = {"ttft": "ttft", "itl": "itl", "throughput": "rate"}
 LOADS = ("rate", "concurrency", "input", "output", "seconds", "requests", "before")
 QUEUEING = 3.0  # times the lowest TTFT of an arm with this input, above which it is saturated
 KEEPS_UP = 0.95  # of the offered rate
+FLAT = 0.7  # of an arm's highest throughput, reached at its middle rate if it saturates
 DIFFERENT = 0.10  # arms whose measured figures differ by less are not ranked
 SAMPLES = 2000  # of the bootstrap
 Row = Mapping[str, Any]
@@ -34,6 +36,7 @@ def errors(rows: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
     """(row, metric, relative error) of every figure that was measured and predicted."""
     rows = list(rows)
     lowest = _lowest_ttft(rows)
+    saturation = {(knee["run"], knee["arm"]): knee["measured"] for knee in saturations(rows)}
     for row in rows:
         for metric in METRICS:
             name = statistic(row, metric)
@@ -43,8 +46,14 @@ def errors(rows: Iterable[Row]) -> Iterator[tuple[Row, str, float]]:
             error = row["predicted"][name] / measured - 1
             if metric != "ttft":
                 yield row, metric, error
-            elif measured <= QUEUEING * lowest[_arm(row, name)]:
+            elif measured <= QUEUEING * lowest[_arm(row, name)] and _rate(row) <= saturation.get(
+                (row["run"], row["measured"].get("arm", "")), inf
+            ):
                 yield row, "hit" if row["measured"].get("hit") else "ttft", error
+
+
+def _rate(row: Row) -> float:
+    return float(row["measured"].get("rate", 0))
 
 
 def _arm(row: Row, name: str) -> tuple[Any, ...]:
@@ -61,32 +70,28 @@ def _lowest_ttft(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return {arm: min(ttft) for arm, ttft in measured.items()}
 
 
-def saturations(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Of every arm with at least four rates: where its throughput falls below the offered rate, or,
-    in a ladder of stages so short that the last responses count, the highest throughput."""
-    ladders: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+def saturations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """The highest throughput in requests/s of every arm with at least four rates that saturates."""
+    arms: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         if "rate" in row["measured"] and statistic(row, "throughput") and row["predicted"]:
-            ladders[row["run"]][row["measured"].get("arm", "")].append(row)
-    for run, arms in ladders.items():
-        is_long = any(_share(_by_rate(arm)[0], "measured") >= KEEPS_UP for arm in arms.values())
-        for name, arm in arms.items():
-            if len(arm) < 4 or (not is_long and not _has_saturated(arm)):
-                continue
-            measured = _saturation(arm, "measured", is_long=is_long)
-            predicted = _saturation(arm, "predicted", is_long=is_long)
-            yield {
-                "run": run,
-                "arm": name,
-                "half": arm[0]["half"],
-                "measured": round(measured, 2),
-                "predicted": round(predicted, 2),
-                "error": round(predicted / measured - 1, 3),
-            }
-
-
-def _by_rate(arm: Iterable[Row]) -> list[Row]:
-    return sorted(arm, key=lambda row: row["measured"]["rate"])
+            arms[row["run"], row["measured"].get("arm", "")].append(row)
+    for (run, name), arm in arms.items():
+        ordered = sorted(arm, key=lambda row: row["measured"]["rate"])
+        achieved = [_achieved(row, "measured") for row in ordered]
+        is_flat = achieved[len(achieved) // 2] > FLAT * max(achieved)
+        last_rate = ordered[-1]["measured"]["rate"]
+        if len(arm) < 4 or not is_flat or achieved[-1] > KEEPS_UP * last_rate:
+            continue
+        measured, predicted = max(achieved), max(_achieved(row, "predicted") for row in arm)
+        yield {
+            "run": run,
+            "arm": name,
+            "half": arm[0]["half"],
+            "measured": round(measured, 2),
+            "predicted": round(predicted, 2),
+            "error": round(predicted / measured - 1, 3),
+        }
 
 
 def _achieved(row: Row, kind: str) -> float:
@@ -95,33 +100,6 @@ def _achieved(row: Row, kind: str) -> float:
     assert name is not None
     per_request = row["predicted"][name] / row["predicted"]["request_rate"]
     return float(row[kind][name] / per_request)
-
-
-def _share(row: Row, kind: str) -> float:
-    return _achieved(row, kind) / float(row["measured"]["rate"])
-
-
-def _has_saturated(arm: Sequence[Row]) -> bool:
-    """Whether the measured throughput has stopped to grow with the rate."""
-    ordered = _by_rate(arm)
-    top = max(_achieved(row, "measured") for row in ordered)
-    return _achieved(ordered[-1], "measured") < KEEPS_UP * ordered[-1]["measured"]["rate"] and (
-        _achieved(ordered[len(ordered) // 2], "measured") > 0.7 * top
-    )
-
-
-def _saturation(arm: Sequence[Row], kind: str, *, is_long: bool) -> float:
-    ordered = _by_rate(arm)
-    if not is_long:
-        return max(_achieved(row, kind) for row in ordered)
-    before = (0.0, 1.0)
-    for row in ordered:
-        rate, share = float(row["measured"]["rate"]), _share(row, kind)
-        if share < KEEPS_UP:
-            (low, good), fall = before, max(before[1] - share, 1e-9)
-            return low + (rate - low) * max(0.0, good - KEEPS_UP) / fall
-        before = (rate, share)
-    return before[0]
 
 
 def rankings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, bool]]:

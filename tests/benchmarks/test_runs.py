@@ -80,17 +80,18 @@ def row(arm: str, rate: float, measured: float, predicted: float, **more: Any) -
 LADDER = [row("a", 1, 1, 1), row("a", 2, 2, 2), row("a", 3, 2.7, 3), row("a", 4, 2.8, 3.6)]
 
 
-def test_saturation_is_interpolated() -> None:
+def test_saturation_is_the_highest_throughput_of_a_ladder_that_saturates() -> None:
     (knee,) = saturations(LADDER)
-    assert (knee["measured"], knee["predicted"]) == (2.5, 3.5)
-    assert figures(LADDER)["saturation"]["median_error"] == pytest.approx(0.4)
+    assert (knee["measured"], knee["predicted"]) == (2.8, 3.6)
+    assert figures(LADDER)["saturation"]["median_error"] == pytest.approx(0.286)
+    assert not list(saturations(LADDER[:3]))
 
 
 def test_ttft_counts_below_saturation_only() -> None:
     queued = row("a", 5, 2.8, 3.6, ttft_p50_ms=9000)
     counted = figures([*LADDER, queued])["ttft"]
     assert counted == figures(LADDER)["ttft"]
-    assert (counted["figures"], counted["median_error"]) == (4, 0.25)
+    assert (counted["figures"], counted["median_error"]) == (2, 0.25)
 
 
 def test_arms_under_the_same_load_are_ranked() -> None:
