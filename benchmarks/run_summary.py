@@ -123,7 +123,7 @@ def rankings(rows: Sequence[Row]) -> Iterator[tuple[Row, str, bool]]:
                 ratio = first["measured"][name] / second["measured"][name]
                 if abs(ratio - 1) >= DIFFERENT:
                     guess = first["predicted"][name] / second["predicted"][name]
-                    yield first, metric, (ratio > 1) == (guess > 1)
+                    yield first, metric, (ratio - 1) * (guess - 1) > 0
 
 
 class Covered(NamedTuple):
