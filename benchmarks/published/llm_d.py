@@ -7,6 +7,8 @@ from dataclasses import replace
 from statistics import mean, median
 from typing import Any
 
+import yaml
+
 from deployed import deployed
 from penstock.simulate.accuracy import no_points
 from penstock.simulate.metrics import served_requests
@@ -20,41 +22,29 @@ from penstock.workload.model import Arrival, Lengths, Workload
 from point_graphs import SPREADS
 from published.model import Case
 from published.replays import load, part_result
+from runs import rows_of, runs
 
 (SHARE, CV), _ = SPREADS["0.8-1.0"]  # lengths as InferenceX draws them
 REQUESTS_PER_CLIENT = 10
-# llm-d/llm-d, guides/pd-disaggregation/modelserver/gpu/vllm/base; the rest are vLLM's defaults.
-LLM_D = """
-model: {id: openai/gpt-oss-120b}
-hardware: {gpu: h200, fabric: roce}
-engine: {kind: vllm, config: {block-size: 128, gpu-memory-utilization: 0.9}}
-prefill: {replicas: 8, gpus: 1}
-decode: {replicas: 2, gpus: 4}
-"""
-# Three runs of that graph and workload: the guide's README of July 2026 and of April 2026, and its
-# benchmark-results/vllm-gpt-oss-120b-h200-multi-tier.md, which has no medians.
+RUN = runs()["llm-d-gpt-oss-120b-h200-disaggregated"]  # benchmarks/runs, with its sources
+LLM_D = yaml.safe_dump(RUN["graph"])
+FIGURES = {
+    "output_tok_s": ("output_tokens_per_second", 1),
+    "request_rate": ("requests_per_second", 1),
+    "ttft_p50_ms": ("ttft_p50_ms", 1),
+    "ttft_mean_ms": ("ttft_mean_ms", 1),
+    "latency_p50_s": ("latency_p50_ms", 1000),
+    "latency_mean_s": ("latency_mean_ms", 1000),
+}
+CLUSTERS = ("GKE, RoCE", "CoreWeave, InfiniBand, April", "CoreWeave, InfiniBand, vLLM 0.27.1")
+# Three runs of that graph and workload; the last has no medians.
 LLM_D_RUNS = {
-    "GKE, RoCE": {
-        "output_tokens_per_second": 12036,
-        "requests_per_second": 42.58,
-        "ttft_p50_ms": 1108,
-        "ttft_mean_ms": 1157,
-        "latency_p50_ms": 2728,
-        "latency_mean_ms": 2775,
-    },
-    "CoreWeave, InfiniBand, April": {
-        "output_tokens_per_second": 12237,
-        "requests_per_second": 43.55,
-        "ttft_p50_ms": 1264,
-        "ttft_mean_ms": 1444,
-        "latency_p50_ms": 3357,
-        "latency_mean_ms": 3538,
-    },
-    "CoreWeave, InfiniBand, vLLM 0.27.1": {
-        "requests_per_second": 44.27,
-        "ttft_mean_ms": 518,
-        "latency_mean_ms": 2355,
-    },
+    cluster: {
+        figure: round(row[name] * scale, 2) if scale == 1 else round(row[name] * scale)
+        for name, (figure, scale) in FIGURES.items()
+        if name in row
+    }
+    for cluster, row in zip(CLUSTERS, rows_of(RUN), strict=False)
 }
 # Measured on one H200 with vLLM, from AISimulate's silicon_sample.csv: concurrency, ISL, OSL, and
 # ITL in milliseconds.
