@@ -35,6 +35,7 @@ from penstock.workload.sample import sample
 from point_errors import PointError, point_error
 from point_graphs import Point, deployment_of, model_of, reason_against, workload_of
 from report import RESULTS, write_result
+from runs import idle_points
 
 PREDICTED = RESULTS / "predicted_points.csv"
 SAMPLE_MS = 10_000
@@ -166,7 +167,7 @@ def point_errors() -> list[PointError]:
 
 def report(*, check: bool) -> int:
     errors = point_errors()
-    data = as_data(errors)
+    data = as_data(errors, idle_points())
     if check:
         return 0 if DATA.read_text() == data else 1
     DATA.write_text(data)

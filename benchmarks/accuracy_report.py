@@ -42,9 +42,10 @@ def _batch(batch: float) -> str:
     return next((f"up to {limit}" for limit in BATCHES if batch <= limit), f"over {BATCHES[-1]}")
 
 
-def as_data(errors: Iterable[PointError]) -> str:
-    """The file in the package: the steady points of both halves that agree."""
-    rows = [
+def as_data(errors: Iterable[PointError], idle: Iterable[Mapping[str, Any]]) -> str:
+    """The file in the package: the steady points of both halves that agree, and those of idle
+    requests."""
+    rows: list[Mapping[str, Any]] = [
         {
             "conditions": vars(error.conditions),
             "ratios": {name: round(ratio, 4) for name, ratio in error.ratios.items()},
@@ -52,6 +53,7 @@ def as_data(errors: Iterable[PointError]) -> str:
         }
         for error in _agreeing(errors)
     ]
+    rows += idle
     lines = ",\n".join(json.dumps(row) for row in rows)
     made = "Written by `python benchmarks/accuracy.py report`."
     return f'{{"made": {json.dumps(made)}, "points": [\n{lines}\n]}}\n'
@@ -67,12 +69,7 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
     agreeing = _agreeing(errors)
     fitting = [error for error in steady if error.point["split"] == FIT]
     held_out = [error for error in errors if error.point["split"] == HELD_OUT]
-    factors = engine_factors(fitting)
     return {
-        "engine factors": factors,
-        "held-out with the engine factors": {
-            by: corrected_errors(factors, held_out, by) for by in ("engine and GPU", "source")
-        },
         "held-out": {
             kind: groups(with_intervals([e for e in held_out if e.kind == kind], lambda _: fitting))
             for kind in KINDS
@@ -88,41 +85,6 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
         "by all other points": groups(
             with_intervals(steady, lambda error: [e for e in agreeing if e is not error])
         ),
-    }
-
-
-def engine_factors(fitting: Sequence[PointError]) -> dict[str, dict[str, float]]:
-    """Median of measured divided by predicted, by engine and metric: the simplest correction."""
-    engines = sorted({error.conditions.engine for error in fitting})
-    return {
-        engine: {
-            metric: round(median(_ratios(fitting, engine, metric)), 3) for metric in ("itl", "rate")
-        }
-        for engine in engines
-    }
-
-
-def _ratios(errors: Iterable[PointError], engine: str, metric: str) -> list[float]:
-    return [
-        error.ratios[metric]
-        for error in errors
-        if error.conditions.engine == engine and metric in error.ratios
-    ]
-
-
-def corrected_errors(
-    factors: Mapping[str, Mapping[str, float]], errors: Sequence[PointError], by: str
-) -> dict[str, dict[str, float]]:
-    """Mean absolute error of steady points by a group, if predictions are multiplied by the factor
-    of their engine."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for error in errors:
-        for metric, factor in factors.get(error.conditions.engine, {}).items():
-            if error.kind == STEADY and metric in error.ratios:
-                found[GROUPS[by](error)][metric].append(abs(factor / error.ratios[metric] - 1))
-    return {
-        key: {metric: round(mean(values), 3) for metric, values in found[key].items()}
-        for key in sorted(found)
     }
 
 
@@ -182,7 +144,6 @@ def summary(metric: str, errors: Sequence[WithIntervals]) -> dict[str, Any]:
     }
     if known:
         result |= {
-            "corrected error": round(mean(abs(i.center / ratio - 1) for ratio, i in known), 3),
             "covered": round(mean(i.low <= ratio <= i.high for ratio, i in known), 3),
             "half width": round(median((i.high / i.low) ** 0.5 - 1 for _, i in known), 3),
         }

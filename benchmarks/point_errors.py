@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.simulate.frontend import DEFAULT, TIMES
-from penstock.simulate.interval import Conditions, MeasuredPoint, decoding, family, layout_of
+from penstock.simulate.interval import Conditions, MeasuredPoint, decoding, family, idle, layout_of
 from point_graphs import Point, checkpoint_of, number
 
 # Remarks of the sources and of docs/measured-points.md about figures that are out of line.
@@ -92,6 +92,8 @@ def _conditions(point: Point, row: dict[str, str]) -> Conditions:
     replicas, dp = max(1, number(point, "decode_replicas")), max(1, number(point, "decode_dp"))
     gpus = number(point, "decode_tp") * dp * max(1, number(point, "decode_pp"))
     rate = float(row["output_tok_s_gpu"]) * gpus * replicas
+    batch = decoding(rate, float(row["tpot_ms_mean"]), replicas * dp)
+    queue_share = float(row["queue_ms_mean"]) / max(float(row["ttft_ms_mean"]), 1e-6)
     return Conditions(
         engine=point["engine"],
         gpu=point["gpu"],
@@ -99,7 +101,8 @@ def _conditions(point: Point, row: dict[str, str]) -> Conditions:
         layout=layout_of(dp, number(point, "decode_ep")),
         is_recent=is_recent(point),
         gpus=gpus,
-        batch=round(decoding(rate, float(row["tpot_ms_mean"]), replicas * dp), 1),
+        batch=round(batch, 1),
+        is_idle=idle(batch, queue_share),
         input_tokens=float(point["isl"]),
         output_tokens=float(point["osl"]),
     )

@@ -29,6 +29,7 @@ from penstock.manifests.source import graph_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance, constant_rate
 from penstock.simulate.accuracy import row_intervals
+from penstock.simulate.interval import family, layout_of
 from penstock.simulate.metrics import replay_metrics, served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Cache, Replays
@@ -271,6 +272,36 @@ def compared(
             error = figure.get("error") or ""
             rows.append({**common, "measured": row, "predicted": numbers, "error": error})
     return rows
+
+
+def idle_points() -> list[dict[str, Any]]:
+    """The uncached prompts of runs with one request at a time, as points of TTFT intervals."""
+    points = []
+    for run in (r for r in runs().values() if r["kind"] == "single" and "arms" not in r):
+        for row in rows_of(run):
+            known = predicted().get(key_of(run, row))
+            name = next((n for n in ("ttft_p50_ms", "ttft_mean_ms") if n in row), None)
+            if not known or known["error"] or name is None or row.get("hit"):
+                continue
+            (pool,) = deployment_of(run, row).pools
+            timing = pool.engine["engine"]["timing_model"]["config"]
+            tokens = row["input"]
+            conditions = {
+                "engine": timing["backend"],
+                "gpu": run["graph"]["hardware"]["gpu"],
+                "model": family(run["graph"]["model"]["id"]),
+                "layout": layout_of(pool.engine["dp_size"], timing.get("moe_ep_size", 1)),
+                "is_recent": True,
+                "gpus": pool.gpus,
+                "batch": 1.0,
+                "input_tokens": float(tokens),
+                "output_tokens": float(row.get("output", 1)),
+                "is_idle": True,
+            }
+            ratio = round(float(row[name]) / float(known[name]), 4)
+            source = run["source"]["repository"]
+            points.append({"conditions": conditions, "ratios": {"ttft": ratio}, "source": source})
+    return points
 
 
 def short() -> None:

@@ -12,11 +12,13 @@ from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.accuracy import accuracy_line, conditions_of, evidence, row_intervals, span
 from penstock.simulate.interval import (
     FEWEST,
+    NARROWEST,
     NEAREST,
     Conditions,
     Interval,
     MeasuredPoint,
     family,
+    idle,
     interval,
     layout_of,
     measured_points,
@@ -44,14 +46,14 @@ def points(*ratios: float, where: Conditions = HERE) -> list[MeasuredPoint]:
     return [MeasuredPoint(conditions=where, ratios={"itl": ratio}) for ratio in ratios]
 
 
-def test_the_interval_has_the_nearest_points_and_their_median() -> None:
+def test_the_interval_includes_the_nearest_points_and_the_prediction() -> None:
     near = points(*(exp(0.01 * step) for step in range(4, 4 + NEAREST - 1)), exp(0.2))
     far = points(*[3.0] * NEAREST, where=replace(HERE, batch=512))
     nearest = interval(HERE, "itl", [*far, *near])
     assert nearest is not None
     assert nearest.points == NEAREST
-    assert nearest.center == pytest.approx(exp(0.095), rel=0.001)
-    assert nearest.low < 1.04 < exp(0.2) <= nearest.high * 1.0001  # as 12 of 12 are 90% of 13
+    assert nearest.high == pytest.approx(exp(0.2))  # as 12 of 12 are 90% of 13
+    assert nearest.low == pytest.approx(exp(-0.2))
 
 
 def test_points_of_another_model_engine_or_gpu_make_no_interval() -> None:
@@ -76,7 +78,25 @@ def test_points_of_the_same_parallelism_and_software_are_nearer(change: dict[str
     alike = points(*[1.0] * NEAREST, where=replace(HERE, batch=32))
     nearest = interval(HERE, "itl", [*unlike, *alike])
     assert nearest is not None
-    assert nearest.center == pytest.approx(1.0)
+    assert nearest.high == pytest.approx(exp(NARROWEST))
+
+
+def test_ttft_of_idle_requests_has_an_interval_of_its_own() -> None:
+    idle_place = replace(HERE, batch=1, is_idle=True)
+    places = {HERE: 2.0, idle_place: 1.1}
+    known = [
+        MeasuredPoint(conditions=where, ratios={"ttft": ratio, "itl": 1.0})
+        for where, ratio in places.items()
+        for _ in range(NEAREST)
+    ]
+    for where, ratio in places.items():
+        found = interval(where, "ttft", known)
+        assert found is not None
+        assert found.high == pytest.approx(ratio)
+        steps = interval(where, "itl", known)
+        assert steps is not None
+        assert steps.points == NEAREST
+    assert [idle(1, 0), idle(1, 0.5), idle(8, 0)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

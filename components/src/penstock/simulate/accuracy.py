@@ -12,11 +12,12 @@ from penstock.simulate.interval import (
     Conditions,
     Interval,
     decoding,
+    idle,
     interval,
     layout_of,
     measured_points,
 )
-from penstock.simulate.metrics import spreads
+from penstock.simulate.metrics import served_requests, spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
@@ -117,6 +118,7 @@ def conditions_of(row: Row) -> Conditions | None:
     rate = median(metrics.output_rate for metrics in row.metrics)
     itl_ms = median(metrics.itl_p50_ms or 0.0 for metrics in row.metrics)
     model, engine, gpu = _group(row.replayable)
+    batch = decoding(rate, itl_ms, pool.replicas * pool.engine["dp_size"])
     return Conditions(
         engine=engine,
         gpu=gpu,
@@ -124,10 +126,18 @@ def conditions_of(row: Row) -> Conditions | None:
         layout=layout_of(pool.engine["dp_size"], timing.get("moe_ep_size", 1)),
         is_recent=True,
         gpus=pool.gpus,
-        batch=decoding(rate, itl_ms, pool.replicas * pool.engine["dp_size"]),
+        batch=batch,
+        is_idle=idle(batch, _queue_share(row)),
         input_tokens=mean(requests["input_length"]),
         output_tokens=mean(requests["output_length"]),
     )
+
+
+def _queue_share(row: Row) -> float:
+    """The mean prefill queue time as a share of the mean TTFT, of the first seed."""
+    requests = served_requests(row.results[0])
+    ttft = sum(request.ttft_ms for request in requests)
+    return sum(request.prefill_queue_ms for request in requests) / ttft if ttft else 0.0
 
 
 def _group(deployment: Replayable) -> tuple[str, str, str]:

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from math import ceil, dist, exp, log, log2, sqrt
-from statistics import median
+from math import ceil, dist, exp, log, log2
 
 from penstock.models.known import QUANTIZED, VARIANT
 
@@ -22,6 +21,7 @@ NEAREST = 12  # points that make an interval
 FEWEST = 6  # points below which there is no interval
 UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
 FAR = 2.0  # distance of the nearest point from which on an interval is wider
+IDLE_BATCH, IDLE_QUEUE = 2.0, 0.1
 NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
 SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
 SAME_QUANTIZATION = {"fp4": "nvfp4", "bf16": ""}
@@ -40,6 +40,7 @@ class Conditions:
     batch: float  # decoding requests of a rank
     input_tokens: float
     output_tokens: float
+    is_idle: bool = False  # requests hardly run at the same time: see `idle`
 
     @property
     def group(self) -> tuple[str, str, str]:
@@ -73,10 +74,6 @@ class Interval:
     points: int
     """Number of measured points behind the interval."""
 
-    @property
-    def center(self) -> float:
-        return sqrt(self.low * self.high)
-
 
 def layers_of(model: str) -> str:
     """`Llama-70B`: from an id or folder, without organization, version, tuning and quantization."""
@@ -101,6 +98,12 @@ def layout_of(attention_ranks: int, expert_ranks: int) -> str:
     return "tp-ep" if expert_ranks > 1 else "tp"
 
 
+def idle(batch: float, queue_share: float) -> bool:
+    """``queue_share``: the share of the TTFT for which requests wait. Under load, TTFT has other
+    errors than that of a single request: steps of other requests delay it."""
+    return batch < IDLE_BATCH and queue_share < IDLE_QUEUE
+
+
 def decoding(output_rate: float, itl_ms: float, ranks: int) -> float:
     """Requests that a rank decodes at a time, by Little's law. ``output_rate``: tokens/s."""
     return output_rate * itl_ms / 1000 / ranks
@@ -114,19 +117,22 @@ def interval(
 ) -> Interval | None:
     """The interval of a prediction; None without enough points of the engine, GPU and model.
 
-    The center is the median ratio of the nearest points. The width is the smallest that includes
-    the share ``coverage`` of them, counted as one more than they are (split conformal prediction).
-    It grows with the distance to the nearest point.
+    The prediction is its center: a correction by the nearest points does not hold for other sources
+    of measurements (docs/accuracy.md). The width is the smallest that includes the share
+    ``coverage`` of the nearest points, counted as one more than they are (split conformal
+    prediction). It grows with the distance to the nearest point. Points of idle requests make the
+    intervals of TTFT of idle requests only, and no others.
     """
     usable = _usable(conditions.group, metric, points)
+    if metric == "ttft":
+        usable = [p for p in usable if p.conditions.is_idle == conditions.is_idle]
     if len(usable) < FEWEST:
         return None
     nearest = sorted(usable, key=lambda p: p.conditions.distance(conditions))
     ratios = [log(point.ratios[metric]) for point in nearest[:NEAREST]]
-    center = median(ratios)
-    half = max(NARROWEST, _conformal([abs(ratio - center) for ratio in ratios], coverage))
+    half = max(NARROWEST, _conformal([abs(ratio) for ratio in ratios], coverage))
     half *= max(1.0, nearest[0].conditions.distance(conditions) / FAR)
-    return Interval(low=exp(center - half), high=exp(center + half), points=len(ratios))
+    return Interval(low=exp(-half), high=exp(half), points=len(ratios))
 
 
 def has_interval(group: tuple[str, str, str], metric: str) -> bool:
