@@ -28,8 +28,10 @@ def fired(case: Case, text: str) -> bool:
 @pytest.mark.parametrize("rule", by_rule(WITH_CASES))
 def test_the_rule_fires_for_each_case_and_not_for_its_near_miss(rule: Rule) -> None:
     for number, case in enumerate(cases()[rule.id]):
-        assert fired(case, case.bad), f"case {number}"
-        assert not fired(case, case.near), f"the near miss of case {number}"
+        is_reported = fired(case, case.bad)
+        assert is_reported, f"{rule.id} does not report the bad file of case {number}:\n{case.bad}"
+        is_silent = not fired(case, case.near)
+        assert is_silent, f"{rule.id} reports the near file of case {number}:\n{case.near}"
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def test_every_generated_file_says_so_on_line_1() -> None:
 
 
 def test_the_generated_files_are_up_to_date() -> None:
-    assert generate.stale(generate.generated_files(), ROOT) == []
+    assert generate.stale(generate.generated_files(), ROOT) == [], "run `make generate`"
 
 
 def test_stale_files_are_written_once_and_named_by_check(

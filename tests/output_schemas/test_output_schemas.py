@@ -49,7 +49,8 @@ def objects(command: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_a_schema_is_valid_and_published(command: str) -> None:
     Draft202012Validator.check_schema(output_schema(command))
     name = f"docs/schemas/{command}.json"
-    assert (ROOT / name).read_text("utf-8") == generated_files()[name]
+    is_fresh = (ROOT / name).read_text("utf-8") == generated_files()[name]
+    assert is_fresh, "run `make generate`"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

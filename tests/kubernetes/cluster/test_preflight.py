@@ -269,7 +269,7 @@ def is_allowed(access: Access, right: Right) -> bool:
 
 
 def test_the_roles_are_fresh() -> None:
-    assert stale(rights.role_files(), ROOT) == []
+    assert stale(rights.role_files(), ROOT) == [], "run `make generate`"
     files = {path.name for path in (ROOT / "k8s" / "rbac").glob("*.yaml")}
     assert files == {Path(name).name for name in rights.role_files()}
 

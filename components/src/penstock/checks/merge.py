@@ -31,7 +31,7 @@ def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if len(group) == 1 or pasted is None:
             result += group
         else:
-            result.append(_one(group, pasted))
+            result.append(_merged_finding(group, pasted))
     return tuple(result)
 
 
@@ -63,7 +63,7 @@ def _cause(finding: Finding) -> Any:
     )
 
 
-def _one(group: Sequence[Finding], pasted: str) -> Finding:
+def _merged_finding(group: Sequence[Finding], pasted: str) -> Finding:
     first, *further = group
     names = " and ".join(finding.component for finding in further)
     message = first.message

@@ -102,7 +102,7 @@ class CommandParser(argparse.ArgumentParser):
         some commands."""
         missing = message.partition("are required: ")[2].split(", ")
         message += "".join(f". Fix: {self.fixes[name]}" for name in missing if name in self.fixes)
-        words = [self.prog, *map(_shown, self._get_positional_actions())]
+        words = [self.prog, *map(_usage_name, self._get_positional_actions())]
         for action in self._get_optional_actions():
             words += [f"{action.option_strings[0]} {_name(action)}"] if action.required else []
         usage = " ".join((*words, "[OPTIONS]"))
@@ -114,7 +114,7 @@ def add_switch(parser: argparse._ActionsContainer, flag: str, purpose: str) -> N
     parser.add_argument(flag, action="store_true", help=purpose)
 
 
-def _shown(action: argparse.Action) -> str:
+def _usage_name(action: argparse.Action) -> str:
     """An argument as the usage names it: `GRAPH`, `[NAME]`, `POOL=N...`."""
     name = _name(action) + ("..." if action.nargs in ("+", "*") else "")
     return f"[{name}]" if action.nargs in ("?", "*") else name

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
             running = f" {graph.leftover_processes} of its processes are still running."
             print(
                 f"{graph.name} was killed.{running if graph.leftover_processes else ''} Clean up "
-                f"with {command('down', _shown(graph.source))}."
+                f"with {command('down', _short_path(graph.source))}."
             )
     return 0
 
@@ -83,7 +83,7 @@ def _details(graph: LocalGraph) -> list[str]:
 
 
 def _file(graph: LocalGraph) -> str:
-    return _shown(graph.source) if graph.source else ""
+    return _short_path(graph.source) if graph.source else ""
 
 
 def _width(rows: list[list[str]]) -> int:
@@ -92,7 +92,7 @@ def _width(rows: list[list[str]]) -> int:
     return sum(widths) + 2 * len(widths)
 
 
-def _shown(source: str) -> str:
+def _short_path(source: str) -> str:
     """The path, relative to the current folder if the file is below it."""
     here = Path(os.path.realpath("."))
     path = Path(source)

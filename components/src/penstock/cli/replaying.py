@@ -122,10 +122,10 @@ def with_calibration(
     return [file.calibrated(deployment) for deployment in deployments]
 
 
-def add_workload(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_workload(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workload",
-        required=required,
+        required=True,
         type=partial(current_workload, parser.prog),
         metavar="NAME|FILE",
         help="workload file, or one of short-chat, document, long-context, agentic, conversation",

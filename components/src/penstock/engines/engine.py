@@ -45,7 +45,7 @@ class EngineModule(Protocol):
         self, component: Component, launch: Launch, parsed: Parsed | NotParsed
     ) -> Effective | NoSimulation:
         """The configuration it runs with, as far as it is known. ``launch`` is one of the
-        component's, ``parsed`` its result from `parse_launches`."""
+        component's, ``parsed`` its result from `check_launches`."""
         ...
 
 
@@ -108,7 +108,7 @@ class Effective:
     not_simulated: tuple[str, ...] = ()
 
 
-def given(launch: Launch, *names: str) -> str | None:
+def first_set(launch: Launch, *names: str) -> str | None:
     """The first of the flags or variables ``names`` that the launch sets; `_` counts as `-`."""
     flags = {a.partition("=")[0].replace("_", "-") for a in launch.arguments if a.startswith("-")}
     return next((n for n in names if n in launch.env or n in flags), None)
@@ -120,7 +120,7 @@ def explicit_endpoint(launch: Launch, settings: Mapping[str, Any]) -> str | None
     If it is unset, engine and mocker agree: `dyn://$DYN_NAMESPACE.prefill.generate` for prefill
     workers, else `.backend.generate`. The mocker has no --namespace and does not read DYN_ENDPOINT.
     """
-    if given(launch, "--endpoint", "--namespace", "DYN_ENDPOINT") is None:
+    if first_set(launch, "--endpoint", "--namespace", "DYN_ENDPOINT") is None:
         return None
     return "dyn://{namespace}.{component}.{endpoint}".format_map(settings)
 

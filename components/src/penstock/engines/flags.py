@@ -267,7 +267,7 @@ class FlagTable:
             at += 1
             if not word.startswith("-") or word == "-" or _is_number(word):
                 continue
-            flag, wants = self._one(word)
+            flag, wants = self._read_word(word)
             if wants and at < len(arguments) and not self._is_flag(arguments[at]):
                 flag = replace(flag, text=arguments[at])
                 at += 1
@@ -280,7 +280,8 @@ class FlagTable:
                     at = end
             yield flag
 
-    def _one(self, word: str) -> tuple[GivenFlag, bool]:
+    def _read_word(self, word: str) -> tuple[GivenFlag, bool]:
+        """The flag of a word, and whether its value is the next word."""
         spelling, has_value, text = word.partition("=")
         if self.is_loose and spelling.startswith("--"):
             spelling = spelling.replace("_", "-")
@@ -337,15 +338,15 @@ class _Flags(Mapping[str, Flag]):
     def __init__(self, options: Iterable[Mapping[str, Any]], module: str) -> None:
         self._module = module
         self._options = {spelling: option for option in options for spelling in _spellings(option)}
-        self._made: dict[str, Flag] = {}
+        self._by_name: dict[str, Flag] = {}
 
     def __getitem__(self, spelling: str) -> Flag:
         option = self._options[spelling]
         name = option["flags"][0]
-        if name not in self._made:
+        if name not in self._by_name:
             flag = _flag(option, self._module)
-            self._made[name] = _as_vllm_reads(flag) if self._module == "dynamo.vllm" else flag
-        return self._made[name]
+            self._by_name[name] = _as_vllm_reads(flag) if self._module == "dynamo.vllm" else flag
+        return self._by_name[name]
 
     def __contains__(self, spelling: object) -> bool:
         return spelling in self._options

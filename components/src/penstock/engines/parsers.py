@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from penstock.engines.parser_messages import fix_of, names_an_argument, quoted_in
-from penstock.errors import LaunchError, MissingToolError, Problem
+from penstock.errors import MissingToolError, Problem
 from penstock.files import only_penstock
 from penstock.manifests.deployment import Launch
 from penstock.strict_yaml.loader import load, load_json
@@ -119,20 +119,10 @@ def run_child(
     return decode_outputs(child.stdout)
 
 
-def parse_launches(
-    launches: Sequence[tuple[str, Launch]], *, run: RunParsers = run_child
-) -> tuple[Parsed | NotParsed, ...]:
-    """One result per launch, in order; LaunchError with a problem for each rejected launch."""
-    results = check_launches(launches, run=run)
-    if rejected := [r for r in results if isinstance(r, Rejected)]:
-        raise LaunchError(*(r.problem for r in rejected))
-    return tuple(r for r in results if not isinstance(r, Rejected))
-
-
 def check_launches(
     launches: Sequence[tuple[str, Launch]], *, run: RunParsers = run_child
 ) -> tuple[ParseResult, ...]:
-    """As `parse_launches`, with the rejected launches among the results."""
+    """One result per launch, in order."""
     parsable = [launch for _, launch in launches if launch.module in MODULES]
     outputs = iter(run(parsable) if parsable else ())
     return tuple(

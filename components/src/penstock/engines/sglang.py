@@ -1,6 +1,6 @@
 """SGLang: its settings as `read_settings` reads them, because its parser needs SGLang itself.
 
-Nothing is checked, as `parse_launches` reports; SGLang itself rejects a wrong value.
+Nothing is checked, as `check_launches` reports; SGLang itself rejects a wrong value.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def simulate(
     component: Component, launch: Launch, parsed: Parsed | NotParsed
 ) -> Simulation | NoSimulation:
     """The mocker that runs in place of the component's engine. ``launch`` is one of the
-    component's, ``parsed`` its result from `parse_launches`."""
+    component's, ``parsed`` its result from `check_launches`."""
     if component.engine in (None, Engine.MOCKER):
         return mocker.simulate(launch, parsed)
     return mocker.simulation(ENGINES[component.engine].effective(component, launch, parsed))

@@ -19,7 +19,7 @@ from penstock.engines.engine import (
     Unset,
     Value,
     explicit_endpoint,
-    given,
+    first_set,
     parser_lines,
     speculation_line,
 )
@@ -154,7 +154,7 @@ def _chunked_prefill(arguments: EngineArguments) -> Switch:
 
 
 def _kv_events(launch: Launch, settings: Mapping[str, Any]) -> Switch:
-    flag = given(launch, "--publish-kv-events", "--publish-events-and-metrics")
+    flag = first_set(launch, "--publish-kv-events", "--publish-events-and-metrics")
     if settings["publish_kv_events"]:
         return Switch(True, flag or "DYN_TRTLLM_PUBLISH_KV_EVENTS")
     return Switch(False, "no --publish-kv-events")
@@ -172,7 +172,7 @@ def _not_simulated(
     if _kv_cache_replaced(component, launch, arguments):
         lines.append("the override replaces the entire kv_cache_config of the YAML")
     fallback = settings["kv_block_size"]
-    if given(launch, "--kv-block-size") and fallback != _block_size(arguments).value:
+    if first_set(launch, "--kv-block-size") and fallback != _block_size(arguments).value:
         lines.append(f"--kv-block-size {fallback}: the engine's own block size takes precedence")
     speculative = as_mapping(arguments.get("speculative_config"))
     if speculative:

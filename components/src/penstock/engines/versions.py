@@ -156,7 +156,7 @@ def _by_spelling(flags: Mapping[str, Any]) -> dict[str, Any]:
 def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """What changed about a flag that both versions have."""
     changes = [
-        f"{key} {_shown(before.get(key))} is now {_shown(after.get(key))}"
+        f"{key} {_value_text(before.get(key))} is now {_value_text(after.get(key))}"
         for key in COMPARED
         if before.get(key) != after.get(key)
     ]
@@ -181,7 +181,7 @@ def _variable_changes(old: str | None, after: Mapping[str, Any]) -> Iterator[str
         yield f"the variable {new} gives its default"
 
 
-def _shown(value: str | Sequence[str] | None) -> str:
+def _value_text(value: str | Sequence[str] | None) -> str:
     if value is None:
         return "unset"
     return value if isinstance(value, str) else "|".join(value)

@@ -171,9 +171,9 @@ def _with_value(values: Any, keys: Path, replacement: Any) -> Any:
     return {**section, keys[0]: _with_value(section.get(keys[0]), keys[1:], replacement)}
 
 
-def scalable_pools(text: str, source: str = "graph.yaml") -> tuple[str, ...]:
+def scalable_pools(text: str) -> tuple[str, ...]:
     """The pools whose number of replicas the graph sets. GraphError for an invalid graph."""
-    loaded = parse_graph(text, source)
+    loaded = parse_graph(text, "graph.yaml")
     return tuple(name for name in loaded.graph.pools if not _is_autoscaled(loaded, name))
 
 

@@ -65,19 +65,13 @@ def as_written(place: str, deprecations: tuple[DeprecatedKey, ...]) -> str:
     return place
 
 
-def rename_keys(
-    values: Mapping[str, Any],
-    places: Places,
-    source: str,
-    set_file: str,
-    renamed: Mapping[str, str] = RENAMED_KEYS,
-) -> Renamed:
+def rename_keys(values: Mapping[str, Any], places: Places, source: str, set_file: str) -> Renamed:
     """Move the value of each old key to its new key; ``set_file`` names the source of a --set."""
     result = dict(values)
     positions, sets = dict(places.positions), dict(places.sets)
     deprecations: list[DeprecatedKey] = []
     problems: list[Problem] = []
-    for old, new in renamed.items():
+    for old, new in RENAMED_KEYS.items():
         if not _has(result, old):
             continue
         is_set = places.set_of(old) is not None

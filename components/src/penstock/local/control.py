@@ -77,12 +77,12 @@ def status_with_load(
     return replace(current, load=sampler.sample(current.state))
 
 
-def settled(path: Path, counts: Mapping[str, int], seconds: float = SETTLE_S) -> LocalState:
+def settled(path: Path, counts: Mapping[str, int]) -> LocalState:
     """The status once `up` has applied ``counts``, the replicas of each component in the file.
 
-    After ``seconds``, or if `up` rejected the edit, the status as it is.
+    After `SETTLE_S`, or if `up` rejected the edit, the status as it is.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + SETTLE_S
     while True:
         state = status(path).state
         if state.rejected_edit or _is_settled(state, counts) or time.monotonic() > deadline:

@@ -69,12 +69,12 @@ class LocalGraph:
         return asdict(self)
 
 
-def list_graphs(root: Path | None = None) -> list[LocalGraph]:
-    """The graphs in ``root`` (default: the user's), sorted by name and file.
+def list_graphs() -> list[LocalGraph]:
+    """The graphs of the user, sorted by name and file.
 
     Folders of graphs that ended normally contain only logs, and are left out.
     """
-    folders = sorted((root or state_root()).glob("*/lock"))
+    folders = sorted(state_root().glob("*/lock"))
     running = [graph for lock in folders for graph in _graph(lock.parent)]
     return sorted(running, key=lambda graph: (graph.name, graph.source or ""))
 

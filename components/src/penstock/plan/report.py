@@ -533,7 +533,7 @@ def _sensitivity_table(rows: Mapping[str, Row | str]) -> Table:
     return Table(["traffic", *table.headings[1:]], lines)
 
 
-def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[str]:
+def header(plan: Plan, attain: float, command: str) -> list[str]:
     """The comment at the top of the planned graph, as lines without `#`."""
     winner = plan.winner.candidate
     parts = [
@@ -549,5 +549,5 @@ def header(plan: Plan, attain: float, command: str, width: int = WIDTH) -> list[
         "Simulated with measured kernels, not run on a GPU. Benchmark it before production use.",
         f"{counts(plan)}. Command:",
     ]
-    lines = [line for part in parts for line in wrap(part, width, subsequent_indent="  ")]
+    lines = [line for part in parts for line in wrap(part, WIDTH, subsequent_indent="  ")]
     return [*lines, command]  # on one line, so that it can be copied

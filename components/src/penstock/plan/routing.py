@@ -107,7 +107,7 @@ def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:
     if trials.deployments.request.objective is Objective.THROUGHPUT:
         return None  # a graph that misses the SLO at one scale meets it at a lower one
     for missed in _near_misses(trials, winner)[:RESCUED]:
-        candidates = [replace(missed.candidate, settings=settings) for settings in _others()]
+        candidates = [replace(missed.candidate, settings=settings) for settings in _without_queue()]
         # Of requests that are alike it distributes more evenly than the KV router.
         candidates.append(replace(missed.candidate, router="round-robin"))
         trials.left = max(trials.left, len(candidates))
@@ -116,7 +116,7 @@ def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:
     return None
 
 
-def _others() -> Iterator[RouterSettings]:
+def _without_queue() -> Iterator[RouterSettings]:
     """Settings without a queue in the router: `tune` tries one only with the best of these."""
     return (
         settings

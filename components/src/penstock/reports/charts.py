@@ -209,9 +209,9 @@ def quantiles(ordered: Sequence[float], most: int = POINTS) -> tuple[list[float]
     ]
 
 
-def bin_width(seconds: float, bins: int = BINS) -> float:
-    """1, 2 or 5 times a power of 10, at least 0.1 s, so that there are at most ``bins`` bins."""
-    least = max(seconds / bins, 0.1)
+def bin_width(seconds: float) -> float:
+    """1, 2 or 5 times a power of 10, at least 0.1 s, so that there are at most `BINS` bins."""
+    least = max(seconds / BINS, 0.1)
     power = 10.0 ** floor(log10(least) + 1e-9)
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * 0.999999)
 

@@ -19,6 +19,7 @@ BAND_COLOR = "#cc79a7"  # of a band with a text
 WINDOW_COLOR, WINDOW_OPACITY = "#0072b2", 0.08  # of a band without a text
 MOST_NAMES = 12  # lines whose names fit a legend
 LONGEST_NAME = 38  # characters
+HOVER_WIDTH = 60  # characters
 ABOVE = 1.08  # × the highest value: where the marks of bands are
 FRAME: Mapping[str, Any] = {
     "autosize": True,
@@ -59,10 +60,12 @@ def shorter(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[:half]}…{name[-half:]}"
 
 
-def wrapped(text: str, width: int = 60) -> str:
+def wrapped(text: str) -> str:
     """For a hover label, which has no width of its own. Line breaks of ``text`` stay."""
     lines = (
-        line[at : at + width] for line in text.split("\n") for at in range(0, len(line), width)
+        line[at : at + HOVER_WIDTH]
+        for line in text.split("\n")
+        for at in range(0, len(line), HOVER_WIDTH)
     )
     return "<br>".join(map(plain, lines))
 

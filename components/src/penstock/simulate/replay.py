@@ -314,7 +314,7 @@ class Replays:
         results: list[Result] = []
         pool = ThreadPoolExecutor(min(self.processes, len(jobs)) or 1)
         try:
-            for future in [pool.submit(self._one, job) for job in jobs]:
+            for future in [pool.submit(self._replay, job) for job in jobs]:
                 while progress and not wait([future], timeout=PROGRESS_S).done:
                     progress(len(results), len(jobs))
                 results.append(future.result())
@@ -325,7 +325,7 @@ class Replays:
             pool.shutdown(wait=False, cancel_futures=True)
         return results
 
-    def _one(self, job: Job) -> Result:
+    def _replay(self, job: Job) -> Result:
         if (known := self._results.get(job.key) or self.cache.get(job.key)) is not None:
             return known
         with self._child() as child:

@@ -124,7 +124,7 @@ def _read(text: str) -> Fraction | None:
 def _number_fix(number: Fraction, is_integer: bool) -> str:
     if is_integer and number.denominator != 1:
         return f"Write an integer: {number.__floor__()} or {number.__ceil__()}."
-    return f"Write {_shown(number)}."
+    return f"Write {_number_text(number)}."
 
 
 def _unit_fix(field: str, quantity: re.Match[str], is_integer: bool) -> str:
@@ -136,14 +136,18 @@ def _unit_fix(field: str, quantity: re.Match[str], is_integer: bool) -> str:
         power = MULTIPLES.index(size[1].lower()) - MULTIPLES.index(field[-3])
         value, name = number * Fraction(1024) ** power, f"{field[-3].upper()}iB"
         if is_integer and value.denominator != 1:
-            return f"Write an integer: the unit is {name}, and {quantity[0]} is {_shown(value)}."
-        return f"Write {_shown(value)}; the unit is {name}."
+            return (
+                f"Write an integer: the unit is {name}, and {quantity[0]} is {_number_text(value)}."
+            )
+        return f"Write {_number_text(value)}; the unit is {name}."
     if unit in ("k", "K", "ki", "Ki", "M", "Mi") and (number * 1000).denominator == 1:
         power, sign = (1, "") if unit[0] in "kK" else (2, "²")
         binary, decimal = number * 1024**power, number * 1000**power
-        return f"Write {_shown(binary)} ({quantity[1]} × 1024{sign}) or {_shown(decimal)}."
+        return (
+            f"Write {_number_text(binary)} ({quantity[1]} × 1024{sign}) or {_number_text(decimal)}."
+        )
     if unit == "%" and not is_integer:
-        return f"Write {_shown(number / 100)}."
+        return f"Write {_number_text(number / 100)}."
     return "" if is_integer else f"Write the number alone, such as {quantity[1]}."
 
 
@@ -151,9 +155,11 @@ def _duration_fix(field: str, text: str, seconds: Fraction, is_integer: bool) ->
     unit, words = (1000, "milliseconds") if field.endswith("_ms") else (1, "seconds")
     number = seconds * unit
     if number.denominator == 1 or not is_integer:
-        return f"Write {_shown(number)}; the unit is {words}."
-    return f"Write an integer, at least 1: the unit is {words}, and {text} is {_shown(number)}."
+        return f"Write {_number_text(number)}; the unit is {words}."
+    return (
+        f"Write an integer, at least 1: the unit is {words}, and {text} is {_number_text(number)}."
+    )
 
 
-def _shown(number: Fraction) -> str:
+def _number_text(number: Fraction) -> str:
     return str(number.numerator) if number.denominator == 1 else plain_number(float(number))

@@ -77,13 +77,12 @@ def fitted(line: str, indent: int = 2, to: TextIO | None = None) -> list[str]:
     )
 
 
-def console(to: TextIO | None = None) -> Console:
-    """For ``to`` (default: standard output), as wide as the terminal."""
+def console() -> Console:
+    """For standard output, as wide as the terminal."""
     from rich.console import Console
 
-    stream = to or sys.stdout
-    wide = Console(file=stream, highlight=False)
-    return wide if wide.is_terminal else Console(file=stream, highlight=False, width=UNLIMITED)
+    wide = Console(highlight=False)
+    return wide if wide.is_terminal else Console(highlight=False, width=UNLIMITED)
 
 
 def columns(*headings: str, numbers: tuple[str, ...] = ()) -> Table:

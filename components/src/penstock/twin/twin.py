@@ -257,7 +257,7 @@ class LiveClient:
                 begin = asyncio.get_running_loop().time()
                 async with asyncio.TaskGroup() as group:
                     tasks = [
-                        group.create_task(self._one(client, begin, request, body))
+                        group.create_task(self._send(client, begin, request, body))
                         for request, body in zip(requests, bodies, strict=True)
                     ]
             except (httpx.HTTPError, ExceptionGroup) as error:
@@ -275,7 +275,7 @@ class LiveClient:
         }
         return json.dumps(body).encode()
 
-    async def _one(
+    async def _send(
         self, client: httpx.AsyncClient, begin: float, request: Request, body: bytes
     ) -> ServedRequest:
         clock = asyncio.get_running_loop().time

@@ -160,7 +160,9 @@ def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
     }
     seen: set[tuple[str, str]] = set()
     for component in before.deployment.components:
-        in_graph = _own(before.loaded, component.name) | _own(after.loaded, component.name)
+        in_graph = _set_by_graph(before.loaded, component.name) | _set_by_graph(
+            after.loaded, component.name
+        )
         other = next((c for c in after.deployment.components if c.name == component.name), None)
         for launch, next_ in zip(component.launches, other.launches if other else (), strict=False):
             for text in _of_launch(launch, next_, changed, in_graph, new):
@@ -170,7 +172,7 @@ def rendered(before: Source, after: Source, new: str) -> Iterator[Change]:
                     yield Change(place=place, line=before.loaded.places.line_of(place), text=text)
 
 
-def _own(loaded: LoadedGraph, component: str) -> set[str]:
+def _set_by_graph(loaded: LoadedGraph, component: str) -> set[str]:
     """The flags and variables of the component that the graph itself contains."""
     sections = (component, "engine") if component in WORKERS else (component,)
     flags = {text.partition("=")[0] for path, _, text in arguments(loaded) if path[0] in sections}

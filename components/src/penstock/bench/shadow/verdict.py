@@ -93,9 +93,7 @@ class ShadowVerdict:
     """Number of requests that B did not get, because it no longer responded."""
 
 
-def verdict_of(
-    pairs: Sequence[Pair], level: float = LEVEL, *, as_sent: bool = False
-) -> ShadowVerdict:
+def verdict_of(pairs: Sequence[Pair], *, as_sent: bool = False) -> ShadowVerdict:
     """``as_sent``: the requests were sent with their own temperature and seed."""
 
     def differences_of(pair: Pair, second: ShadowResponse) -> dict[DifferenceClass, Compared]:
@@ -107,13 +105,13 @@ def verdict_of(
     applying = [
         kind for kind in DifferenceClass if any(kind in classes for _, classes in compared_pairs)
     ]
-    classes = [_class(kind, compared_pairs, repeats, level / len(applying)) for kind in applying]
+    classes = [_class(kind, compared_pairs, repeats, LEVEL / len(applying)) for kind in applying]
     served = [each for each in pairs if not (each.first.error or each.second.error)]
     with_usage = sum(DifferenceClass.PROMPT_TOKENS in each for _, each in compared_pairs)
     return ShadowVerdict(
         verdict=_verdict(classes),
         classes=classes,
-        latencies=_latencies(served, level),
+        latencies=_latencies(served),
         pairs=len(pairs),
         repeated=len(repeats),
         without_usage=len(served) - with_usage,
@@ -186,7 +184,7 @@ def _length_p_value(differing: Sequence[Pair]) -> float:
     return sign_test(longer, len(differing) - longer)
 
 
-def _latencies(served: Sequence[Pair], level: float) -> Sequence[Difference]:
+def _latencies(served: Sequence[Pair]) -> Sequence[Difference]:
     timed = [
         (_served(pair.first), _served(pair.second))
         for pair in served
@@ -197,7 +195,7 @@ def _latencies(served: Sequence[Pair], level: float) -> Sequence[Difference]:
     # `differences` gives intervals of percentiles only if a block has more requests than there
     # are blocks.
     count = max(MIN_PAIRS, min(MOST_BLOCKS, int((len(timed) - 1) ** 0.5)))
-    return differences(list(_blocks(timed, count)), level)
+    return differences(list(_blocks(timed, count)), LEVEL)
 
 
 def _blocks(values: Sequence[Both], count: int) -> Iterator[Sequence[Both]]:

@@ -37,7 +37,7 @@ def replaced_flag(fix: Fix, component: Component) -> str | None:
         return None
     matches = (
         argument
-        for argument in _given(component)
+        for argument in _flags_of(component)
         if argument.flag and fix.args[0] in argument.flag.spellings
     )
     return next((argument.spelling for argument in matches), None)
@@ -70,7 +70,7 @@ def _as_overrides(fix: Fix, component: Component) -> Fix:
     return fix
 
 
-def _given(component: Component) -> Iterator[GivenFlag]:
+def _flags_of(component: Component) -> Iterator[GivenFlag]:
     for launch in component.launches:
         yield from given_flags(launch.module or "", launch.arguments)
 
@@ -82,7 +82,7 @@ def _as_flags(fix: Fix, component: Component, flagged: Container[str]) -> Fix:
     known = table.by_spelling if table else {}
     sections = {
         argument.flag.name: argument.value
-        for argument in _given(component)
+        for argument in _flags_of(component)
         if argument.flag and not argument.inner and isinstance(argument.value, dict)
     }
     flags: list[str] = []

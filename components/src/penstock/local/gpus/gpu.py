@@ -112,7 +112,7 @@ def visible(gpus: tuple[Gpu, ...], text: str | None) -> Inventory:
         )
     chosen = []
     for entry in entries:
-        match = _found(gpus, entry)
+        match = _gpu_of(gpus, entry)
         if isinstance(match, str):
             return Inventory(hidden=len(gpus), problem=f"{VARIABLE}={text}: {match}")
         if match not in chosen:
@@ -121,7 +121,7 @@ def visible(gpus: tuple[Gpu, ...], text: str | None) -> Inventory:
     return Inventory(gpus=tuple(chosen), hidden=len(gpus) - len(chosen))
 
 
-def _found(gpus: tuple[Gpu, ...], entry: str) -> Gpu | str:
+def _gpu_of(gpus: tuple[Gpu, ...], entry: str) -> Gpu | str:
     """The GPU that ``entry`` names, else what is wrong with it."""
     if entry.startswith("MIG-"):
         return f"{entry} is a MIG device, which `up` does not support"
