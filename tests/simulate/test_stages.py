@@ -52,10 +52,10 @@ def result_of(arrivals_ms: list[float]) -> dict[str, Any]:
 
 def test_each_stage_has_the_requests_that_arrive_in_it_or_in_its_pause() -> None:
     result = result_of([0, 19_000, 29_000, 29_899, 29_900, 45_000])
-    whole = Row(
+    row_of_all = Row(
         replayable=of(GRAPH), metrics=(replay_metrics(result, 1, Slo()),), results=(result,)
     )
-    first, second = whole.by_stage(loaded(LADDER))
+    first, second = row_of_all.by_stage(loaded(LADDER))
     assert [row.metrics[0].requests for row in (first, second)] == [4, 1]
     assert [row.metrics[0].unfinished for row in (first, second)] == [0, 1]
     assert [row.too_long for row in (first, second)] == [1, 2]
@@ -67,13 +67,13 @@ def test_each_stage_has_the_requests_that_arrive_in_it_or_in_its_pause() -> None
     assert [cells[0] for cells in table_of(names).rows] == [f"{GRAPH}, 2/s", f"{GRAPH}, 8/s"]
     lines = list(notes(names, (None, None)))
     assert sum("not simulated: " in line for line in lines) == len(of(GRAPH).not_simulated)
-    assert whole.by_stage(
+    assert row_of_all.by_stage(
         loaded(
             LADDER.replace("ladder", "ramp").replace(
                 "rates: [2, 8], seconds: 20, pause: 10", "start: 1, end: 2, seconds: 9"
             )
         )
-    ) == [whole]
+    ) == [row_of_all]
 
 
 TURNS = "requests: 40\ninput: 1000\noutput: 200\narrival: {poisson: 2}\n"
