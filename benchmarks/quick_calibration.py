@@ -47,7 +47,7 @@ SLOWEST, FASTEST = 0.6, 1.5
 SEEDS, REPEATS = 10, 3
 WITHIN, REPEATABLE = 0.03, 0.05
 SERVER = Path(scripted_server.__file__)
-SHORT_SLOWDOWN = 0.4
+SHORT_SLOWDOWN = 0.2
 FIGURES = ("peak_prefill_throughput", "step_ms", "batch_step_ms")
 
 

@@ -144,7 +144,7 @@ def test_a_rejected_prompt_is_halved() -> None:
 def test_without_a_graph_the_figures_are_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(quick, "LIMITS_S", (1.5, 2.0, 2.0))
+    monkeypatch.setattr(quick, "LIMITS_S", (4.0, 4.0, 8.0))
     script = Response(first_s=0.02, gap_s=0.002)
     with CompletionsServer(script=lambda _: script).running() as server:
         assert main(["bench", server.url, "--calibrate", "quick", "--json"]) == 0

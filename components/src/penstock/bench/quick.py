@@ -89,6 +89,8 @@ class Phase:
     output_tokens: int
     concurrency: int
     count: int
+    in_rounds: bool = False
+    """Whether each request waits for all of the round before, so that a round decodes together."""
 
     @property
     def requests(self) -> list[Request]:
@@ -106,7 +108,13 @@ def phases(prompt: int, engines: Engines) -> tuple[Phase, Phase, Phase]:
     return (
         Phase(input_tokens=short, output_tokens=OUTPUT, concurrency=1, count=24),
         Phase(input_tokens=prompt, output_tokens=1, concurrency=waiting, count=16 * waiting),
-        Phase(input_tokens=short, output_tokens=OUTPUT, concurrency=batch, count=12 * batch),
+        Phase(
+            input_tokens=short,
+            output_tokens=2 * OUTPUT,
+            concurrency=batch,
+            count=12 * batch,
+            in_rounds=True,
+        ),
     )
 
 
@@ -195,9 +203,15 @@ def measure(endpoint: Endpoint, engines: Engines, progress: Progress) -> QuickRu
     )
 
     def serve(phase: Phase, limit_s: float) -> list[ServedRequest]:
-        salt, many = secrets.token_hex(8), phase.concurrency
-        sent = client.serve(phase.requests, salt, concurrency=many, limit_s=limit_s)
-        return asyncio.run(asyncio.wait_for(sent, limit_s + LAST_S))
+        ends, done = time.monotonic() + limit_s, list[ServedRequest]()
+        size = phase.concurrency if phase.in_rounds else phase.count
+        while len(done) < phase.count and (left_s := ends - time.monotonic()) > 0:
+            salt, requests = secrets.token_hex(8), phase.requests[:size]
+            sent = client.serve(requests, salt, concurrency=phase.concurrency, limit_s=left_s)
+            done += asyncio.run(asyncio.wait_for(sent, left_s + LAST_S))
+            if not phase.in_rounds:
+                break
+        return done
 
     try:
         progress("warming up", 0, 0)

@@ -31,6 +31,7 @@ METRICS = {
     "ttft": ("ttft_p50_ms", "TTFT p50", "ms"),
     "rate": ("gpu_rate", "", "tok/s/GPU"),
 }
+VAST = 3.0  # half of an interval that is not printed
 WIDEST = 3.0  # a wider interval, as a factor, says nothing about the figure
 
 
@@ -71,7 +72,10 @@ def _calibrated_line(row: Row, intervals: Mapping[str, Interval]) -> str:
 
 
 def _width(interval: Interval | None) -> str:
-    return f"±{interval.half_width:.0%}" if interval else "not known"
+    if interval is None:
+        return "not known"
+    width = interval.half_width
+    return f"over ±{VAST:.0%}" if width > VAST else f"±{width:.0%}"
 
 
 def span(predicted: float, interval: Interval) -> str:
