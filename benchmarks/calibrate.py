@@ -39,6 +39,7 @@ from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.replayable import replayable
 from penstock.workload import find_workload
 from report import RESULTS, write_result
+from twin import own_comparison
 
 HERE = Path(__file__).parent
 GRAPHS = HERE.parent / "dynamo_graphs"
@@ -103,8 +104,8 @@ def require_changed(folder: Path) -> None:
 
 
 @contextmanager
-def twin(graph: str, hidden: Hidden, folder: Path) -> Iterator[str]:
-    """The URL of the running twin."""
+def twin(graph: str, hidden: Hidden, folder: Path, speed: float = SPEED) -> Iterator[str]:
+    """The URL of the running twin, which is idle."""
     ports = Ports()
     flags = [flag for one in TWINS[graph] for flag in ("--set", one)]
     flags += [
@@ -113,7 +114,7 @@ def twin(graph: str, hidden: Hidden, folder: Path) -> Iterator[str]:
         "--timing",
         "model",
         "--speed",
-        f"{SPEED:g}",
+        f"{speed:g}",
         "--port",
         str(ports.free()),
     ]
@@ -125,8 +126,12 @@ def twin(graph: str, hidden: Hidden, folder: Path) -> Iterator[str]:
     with GraphProcess(GRAPHS / f"{graph}.yaml", folder, flags, env) as up:
         url = up.wait_ready(300)
         require_changed(folder)
+        own_comparison(up)  # whose requests would wait in the same queue
+        if not hidden.fixed_ttft_ms:
+            yield url.removesuffix("/v1")
+            return
         port, target = ports.free(), int(url.removesuffix("/v1").rsplit(":", 1)[1])
-        delay_ms = hidden.fixed_ttft_ms / SPEED
+        delay_ms = hidden.fixed_ttft_ms / speed
         command = [sys.executable, HERE / "delay_proxy.py", port, target, delay_ms]
         proxy = subprocess.Popen(list(map(str, command)))
         try:

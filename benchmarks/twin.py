@@ -103,7 +103,7 @@ def live(
 
 def own_comparison(up: GraphProcess) -> str:
     """The comparison that `up` prints when its own requests have ended."""
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         for line in up.log.read_text().splitlines():
             if line.startswith("twin: "):

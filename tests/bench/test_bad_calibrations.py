@@ -36,6 +36,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
             "--predict cannot be combined with --sweep",
         ),
         ((URL, "--calibrate", "c.yaml", *PREDICT), "needs one target"),
+        (("--calibrate", "quick"), "sends its own requests, and --workload has no effect"),
+        (("--calibrate", "quick:missing/c.yaml", *PREDICT), "--workload has no effect"),
         (("--calibrate", "missing/c.yaml", *PREDICT), "there is no folder missing"),
     ],
 )

@@ -188,4 +188,7 @@ def test_a_replay_with_factors_takes_as_much_longer() -> None:
     assert second.itl_p50_ms == pytest.approx(1.25 * first.itl_p50_ms, rel=0.01)
     added = deployment.frontend_time.ms(4000)
     assert before.metrics[0].ttft_p50_ms == pytest.approx(first.ttft_p50_ms + added)
-    assert accuracy_line(after) == "no measured point for a calibrated prediction"
+    assert accuracy_line(before) == "no measured point for gpt-oss-120b, trtllm, h100"
+    line = accuracy_line(after)
+    assert line.startswith("90% interval, without → with the calibration: ITL p50 ")
+    assert "(not known → ±" in line

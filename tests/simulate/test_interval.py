@@ -17,6 +17,7 @@ from penstock.simulate.interval import (
     Conditions,
     Interval,
     MeasuredPoint,
+    calibrated_points,
     family,
     idle,
     interval,
@@ -162,6 +163,29 @@ def test_what_was_never_measured_is_named() -> None:
     assert accuracy_line(other) == "no measured point for gpt-oss-120b, sglang, h200"
     draft = of("gpt-oss-120b-b200-latency-eagle3", acceptance=Acceptance((0.7,)))
     assert accuracy_line(row(draft)) == "no measured point for speculative decoding"
+
+
+@pytest.mark.parametrize("metric", ["itl", "ttft", "rate"])
+def test_calibrated_measurements_are_in_their_intervals(metric: str) -> None:
+    """Without the measurements of the same deployment."""
+    points = [point for point in calibrated_points() if metric in point.ratios]
+    inside = []
+    for point in points:
+        others = [other for other in points if other.deployment != point.deployment]
+        if found := interval(point.conditions, metric, others):
+            inside.append(found.low <= point.ratios[metric] <= found.high)
+    assert len(inside) > 300
+    assert sum(inside) / len(inside) > 0.9
+
+
+def test_the_error_of_the_calibration_widens_the_interval() -> None:
+    point = next(p for p in calibrated_points() if p.conditions.gpu == "h100")
+    exact = interval(point.conditions, "rate", calibrated_points())
+    uncertain = interval(point.conditions, "rate", calibrated_points(), error=0.2)
+    assert exact is not None
+    assert uncertain is not None
+    assert uncertain.half_width > max(0.2, exact.half_width)
+    assert uncertain.center == pytest.approx(exact.center)
 
 
 @pytest.mark.slow

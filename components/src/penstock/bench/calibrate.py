@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp, log, nan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,8 +82,12 @@ def fit(measured: Latencies, uncached: Array, predict: Predict) -> Fit:
         noise = last_factors.std(axis=0, ddof=1) / np.sqrt(AVERAGED)
         logs, fixed_ms = last_factors.mean(axis=0)[:2], float(last_factors.mean(axis=0)[2])
     factors = _factors(logs, fixed_ms)
-    intervals = _intervals(factors, np.hypot(model.errors(around, last, usable), noise))
-    _require_certain(intervals)
+    errors = T_95 * np.hypot(model.errors(around, last, usable), noise)
+    intervals = intervals_of(factors, errors)
+    require_certain(
+        intervals,
+        "Raise --requests, or measure at another load or with longer inputs and outputs.",
+    )
     (after,) = predict([factors])
     return Fit(
         factors=factors,
@@ -142,8 +146,8 @@ class _Model:
             indices = group[counted[group] & np.isfinite(measured[group])]
             if not len(indices):
                 continue
-            center = _middle(measured[indices])
-            base, *sides = (_middle(getattr(side, name)[indices]) for side in around)
+            center = middle(measured[indices])
+            base, *sides = (middle(getattr(side, name)[indices]) for side in around)
             slopes = [(sides[at] - sides[at + 1]) / (2 * STEP) for at in (0, 2)]
             rows.append(np.array([*slopes, constant]) / center)
             right.append((center - base) / center)
@@ -163,7 +167,7 @@ class _Model:
         return np.asarray(np.sqrt((BLOCKS - 1) / BLOCKS * spread))
 
 
-def _middle(values: Array) -> float:
+def middle(values: Array) -> float:
     """The mean of the middle half: as robust as needed, and smoother than the median where
     latencies come in steps."""
     ordered = np.sort(values[np.isfinite(values)])
@@ -171,8 +175,14 @@ def _middle(values: Array) -> float:
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
-def _intervals(factors: Factors, errors: Array) -> tuple[tuple[float, float], ...]:
-    speed, step, fixed = T_95 * errors
+def array_of(values: Sequence[float | None]) -> Array:
+    """NaN for None."""
+    return np.array([nan if value is None else value for value in values], float)
+
+
+def intervals_of(factors: Factors, errors: Array) -> tuple[tuple[float, float], ...]:
+    """``errors``: half of the intervals of the two logarithms, and of the fixed TTFT in ms."""
+    speed, step, fixed = errors
     least = max(0.0, factors.fixed_ttft_ms - float(fixed))
     return (
         (factors.prefill_speed * exp(-speed), factors.prefill_speed * exp(speed)),
@@ -225,9 +235,9 @@ def _require_variety(usable: Mask, measured: Latencies, uncached: Array) -> None
         raise refused(message, fix)
 
 
-def _require_certain(intervals: Sequence[tuple[float, float]]) -> None:
+def require_certain(intervals: Sequence[tuple[float, float]], fix: str) -> None:
+    """BenchError if an interval is too wide."""
     for name, (low, high) in zip(("prefill speed", "step time"), intervals, strict=False):
         if high > low * (1 + WIDEST) ** 2:
             message = f"the 95% interval of the {name} is × {low:.2f} to {high:.2f}: too wide"
-            fix = "Raise --requests, or measure at another load or with longer inputs and outputs."
             raise BenchError(message, place="--calibrate", fix=fix)

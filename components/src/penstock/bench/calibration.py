@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import version
-from math import nan
 
 import numpy as np
 
 from penstock.bench import aiperf
-from penstock.bench.calibrate import Array, Fit, Latencies, fit
+from penstock.bench.calibrate import Array, Fit, Latencies, array_of, fit
 from penstock.bench.measurement import Bench
+from penstock.bench.quick import QuickRun, latencies, quick_fit
 from penstock.bench.report import limits_of
 from penstock.errors import BenchError
 from penstock.simulate.calibration import (
@@ -53,7 +53,19 @@ def calibration_of(
         raise BenchError(message, place="--calibrate", fix=fix)
     run = _Run(bench=bench, deployment=deployment, replays=replays)
     fitted = fit(run.measured, run.uncached, run.predict)
-    return _entry(run, fitted, command)
+    return entry_of(
+        deployment,
+        fitted,
+        run.measured,
+        load=_load(
+            bench.workload.name,
+            bench.measurement.request_rate,
+            [request for _, request in run.pairs],
+            run.uncached,
+        ),
+        warnings=_warnings(run),
+        command=command,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +88,8 @@ class _Run:
     def measured(self) -> Latencies:
         done = [served for _, served in self.pairs]
         return Latencies(
-            ttft=_array([request.ttft_ms for request in done]),
-            itl=_array([request.itl_ms for request in done]),
+            ttft=array_of([request.ttft_ms for request in done]),
+            itl=array_of([request.itl_ms for request in done]),
         )
 
     @cached_property
@@ -122,7 +134,7 @@ class _Run:
         for kind, place in self._places:
             row = rows[kind]
             aligned.append(value(row[place]) if place < len(row) else None)
-        return _array(aligned)
+        return array_of(aligned)
 
     @cached_property
     def _places(self) -> Sequence[tuple[Kind, int]]:
@@ -144,12 +156,38 @@ class _Run:
         return at, input_tokens, output_tokens
 
 
-def _array(values: Sequence[float | None]) -> Array:
-    return np.array([nan if value is None else value for value in values], float)
+def quick_calibration_of(
+    quick: QuickRun, deployment: Replayable, replays: Replays, command: str
+) -> Calibration:
+    """BenchError if the measurement is too uncertain."""
+    requests, figures = quick.requests, quick.figures
+    calibration = entry_of(
+        deployment,
+        quick_fit(quick, deployment, replays),
+        latencies(quick.served),
+        load=_load(
+            "the quick calibration",
+            len(requests) / (figures.seconds * quick.endpoint.speed),
+            requests,
+            array_of([request.input_tokens for request in requests]),
+        ),
+        warnings=figures.warnings,
+        command=command,
+    )
+    throughput = _short(figures.peak_prefill_throughput)
+    return calibration.model_copy(update={"peak_prefill_throughput": throughput})
 
 
-def _entry(run: _Run, fitted: Fit, command: str) -> Calibration:
-    model, gpu, engine = group_of(run.deployment)
+def entry_of(
+    deployment: Replayable,
+    fitted: Fit,
+    measured: Latencies,
+    *,
+    load: Load,
+    warnings: Iterable[str],
+    command: str,
+) -> Calibration:
+    model, gpu, engine = group_of(deployment)
     speed, step, fixed = fitted.intervals
     return Calibration(
         model=model,
@@ -162,14 +200,14 @@ def _entry(run: _Run, fitted: Fit, command: str) -> Calibration:
         prefill_speed_interval=_pair(*speed),
         step_time_interval=_pair(*step),
         fixed_ttft_interval_ms=_pair(*fixed),
-        errors_before=_errors(run.measured, fitted.before),
-        errors_after=_errors(run.measured, fitted.after),
-        load=_load(run),
-        shape=run.deployment.shape,
+        errors_before=_errors(measured, fitted.before),
+        errors_after=_errors(measured, fitted.after),
+        load=load,
+        shape=deployment.shape,
         measured_at=f"{datetime.now(UTC):%Y-%m-%d}",
         versions={"penstock": version("penstock"), "client": aiperf.VERSION},
         command=command,
-        warnings=tuple(_warnings(run)),
+        warnings=tuple(warnings),
     )
 
 
@@ -187,13 +225,12 @@ def _errors(measured: Latencies, predicted: Latencies) -> Errors:
     )
 
 
-def _load(run: _Run) -> Load:
-    rate = run.bench.measurement.request_rate
-    e2e_s = float(np.mean([served.e2e_ms for _, served in run.pairs])) / 1000
-    uncached = run.uncached[np.isfinite(run.uncached)]
-    outputs = [request.output_tokens for request, _ in run.pairs]
+def _load(name: str, rate: float, requests: Sequence[ServedRequest], uncached: Array) -> Load:
+    e2e_s = float(np.mean([request.e2e_ms for request in requests])) / 1000
+    uncached = uncached[np.isfinite(uncached)]
+    outputs = [request.tokens for request in requests]
     return Load(
-        workload=run.bench.workload.name,
+        workload=name,
         request_rate=_short(rate),
         concurrency=_short(rate * e2e_s),
         uncached_input_tokens=_pair(*np.quantile(uncached, (0.1, 0.9)).round()),

@@ -11,6 +11,7 @@ from penstock.bench import aiperf
 from penstock.bench.compare import NAMES, Comparison, LimitCheck, Slicing
 from penstock.bench.difference import LEVEL, Difference
 from penstock.bench.measurement import Bench, Failures, Measurement, Prediction
+from penstock.bench.quick import QuickFigures, QuickRun
 from penstock.bench.sweep import Sweep
 from penstock.graph.slo import Slo
 from penstock.reports.json_document import Document, VersionedDocument, set_fields
@@ -190,8 +191,29 @@ class ComparisonDocument(VersionedDocument):
     """What ended the run early; null if it is complete."""
 
 
-WorkloadDocument = RunDocument | SweepDocument | ComparisonDocument
-"""With `--workload`."""
+class QuickDocument(QuickFigures, VersionedDocument):
+    """A quick calibration."""
+
+    kind: Literal["quick-calibration"]
+    """Form of the document."""
+    url: str
+    """URL of the endpoint, without `/v1`."""
+    model: str
+    """Model that was requested."""
+    speed: float
+    """Simulation speed of a target that `--start` started; all times are simulated."""
+    engine_is_substitute: bool | None
+    """Whether mockers served instead of an engine; null if that is not known."""
+    calibration: Calibration | None
+    """Factors; null without `--predict`, and if they are too uncertain."""
+
+
+WorkloadDocument = RunDocument | SweepDocument | ComparisonDocument | QuickDocument
+"""With `--workload` or `--calibrate quick`."""
+
+
+def quick_document(quick: QuickRun) -> QuickDocument:
+    return QuickDocument.of(quick.figures, quick, quick.endpoint)
 
 
 def run_document(bench: Bench) -> RunDocument:

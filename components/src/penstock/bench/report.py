@@ -61,7 +61,7 @@ def report_of(bench: Bench, predicted: Predicted | None = None) -> Report:
     if predicted:
         counted["predicted by simulate"] = list(predicted.requests)
     prediction = [*_prediction(bench.measurement, bench.prediction)] if bench.prediction else []
-    calibration = [*_calibration(bench.calibration)] if bench.calibration else []
+    calibration = [*calibration_parts(bench.calibration)] if bench.calibration else []
     return Report(
         kind="Benchmark",
         title=f"{bench.workload.name} ({arrival_of(bench.workload)}), "
@@ -152,7 +152,7 @@ def _compared(measured: Percentiles | None, predicted: Percentiles | None, perce
     )
 
 
-def _calibration(calibration: Calibration) -> Iterator[Part]:
+def calibration_parts(calibration: Calibration) -> Iterator[Part]:
     """The correction factors, and how well the simulation agrees with the run with them."""
     where = ", ".join(calibration.key)
     yield f"calibration of {where}, from {calibration.requests} requests (95% interval):"

@@ -7,24 +7,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli import arguments, bench_outputs, bench_targets, outputs, replaying
+from penstock.cli import (
+    arguments,
+    bench_calibration,
+    bench_outputs,
+    bench_targets,
+    replaying,
+)
 from penstock.cli.bench_targets import Target
 from penstock.cli.command_line import CommandParser, add_switch
 from penstock.cli.outputs import print_result
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.values import add_count, duration_ms, positive_number, share
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import UsageError
 
 if TYPE_CHECKING:
     from penstock.bench.aiperf import Endpoint
     from penstock.bench.compare import Limit
-    from penstock.bench.measurement import Bench, BenchRequest, Predicted
-    from penstock.simulate.model import Replayable
+    from penstock.bench.measurement import BenchRequest, Predicted
     from penstock.workload.load import LoadedWorkload
 
 DURATION_MS, SLICE_MS, GAP_MS = 132_000.0, 4_000.0, 1_500.0  # defaults of a comparison: 12 pairs
 ATTAIN = 0.95
-CALIBRATE = "--calibrate"
 OF_ONE = (
     *("attain", "requests", "predict", "calibrate", "calibration", "gpu", "sweep", "gpus"),
     *("llm_d_report", "speed", "ttft", "itl", "e2e"),
@@ -70,13 +74,7 @@ def _add_arguments_of_one(parser: argparse._ArgumentGroup) -> None:
     arguments.add_gpu(
         parser, "with --predict: GPU of the workers if GRAPH does not name it (h100, …)"
     )
-    parser.add_argument(
-        CALIBRATE,
-        type=Path,
-        metavar="FILE",
-        help="with --predict: write factors to FILE that correct predictions for this model, GPU "
-        "and engine; entries of FILE for others are kept",
-    )
+    bench_calibration.add_calibrate(parser)
     replaying.add_calibration(parser, "with --predict: ")
     parser.add_argument(
         "--sweep",
@@ -153,6 +151,9 @@ def run(args: argparse.Namespace) -> int:
 
     _require_fitting_arguments(args)
     bench_outputs.require_outputs(args)
+    if args.calibrate and args.calibrate.is_quick:
+        bench_calibration.calibrate_quickly(args)
+        return 0
     workload = replaying.requested_workload(args)
     _require_measurable(workload)
     arguments.require_tool(args, aiperf)
@@ -214,7 +215,7 @@ def _measure(
         measured = replace(bench(request, folder, progress), prediction=prediction)
         written, error = "", None
         if args.calibrate and not measured.interrupted:
-            measured, written, error = _calibrated_bench(args, measured, progress)
+            measured, written, error = bench_calibration.calibrated_bench(args, measured, progress)
     report = report_of(measured, predicted)
     print_result(args, report, run_document(measured))
     if written and not args.json:
@@ -316,63 +317,8 @@ def _require_fitting_arguments(args: argparse.Namespace) -> None:
     if args.predict and args.sweep:
         raise UsageError("--predict cannot be combined with --sweep", fix="Remove one of them.")
     bench_targets.require_started(args)
-    _require_calibratable(args)
+    bench_calibration.require_calibratable(args)
     if not args.predict:
         arguments.require_with(args, "--predict", ["gpu"], "Add --predict GRAPH.")
     if not args.sweep:
         arguments.require_with(args, "--sweep", ["gpus"], "Add --sweep 1,2,4.")
-
-
-def _require_calibratable(args: argparse.Namespace) -> None:
-    """UsageError for `--calibrate` without what it needs, and for `--calibration` without a
-    prediction; InputError or GraphError for a file that is not a calibration file."""
-    from penstock.simulate.calibration import existing_calibrations
-
-    if not args.predict:
-        fix = "Add --predict GRAPH, the graph that the target runs."
-        arguments.require_with(args, "--predict", ["calibrate", "calibration"], fix)
-    if args.calibrate and args.calibration:
-        message = f"{CALIBRATE} computes factors, and --calibration reads them"
-        raise UsageError(message, fix="Remove one of them.")
-    if args.calibrate:
-        outputs.require_writable(args.calibrate, CALIBRATE)
-        existing_calibrations(args.calibrate)
-        _calibratable(args)
-
-
-def _calibrated_bench(
-    args: argparse.Namespace, measured: Bench, progress: Progress
-) -> tuple[Bench, str, PenstockError | None]:
-    """(the run with its factors, what was written, why there are no factors)."""
-    from penstock.bench.calibration import calibration_of
-    from penstock.simulate.calibration import calibrations_text, existing_calibrations, with_entry
-
-    progress("computing the factors")
-    try:
-        deployment = _calibratable(args)
-        with replaying.requested_replays(args) as replays:
-            entry = calibration_of(measured, deployment, replays, outputs.own_command())
-        file = existing_calibrations(args.calibrate)
-        outputs.write_output(calibrations_text(with_entry(file, entry)), str(args.calibrate))
-    except PenstockError as error:
-        return measured, "", error
-    replaced = file.of(entry.key)
-    instead = f"; replaced the entry of {replaced.measured_at}" if replaced else ""
-    return replace(measured, calibration=entry), f"wrote {args.calibrate}{instead}", None
-
-
-def _calibratable(args: argparse.Namespace) -> Replayable:
-    """The graph of `--predict`. UsageError for one with speculative decoding: a prediction without
-    its acceptance rates has other step times."""
-    from penstock.manifests.source import open_source
-    from penstock.serving.understand import Hints, understand
-    from penstock.simulate.replayable import replayable
-    from penstock.simulate.timing import drafting_of
-
-    source = open_source(args.predict, args.sets)
-    hints = Hints(gpu=arguments.requested_gpu(args))
-    if any(drafting_of(worker) for worker in understand(source, hints).workers):
-        message = f"{args.predict} has speculative decoding, whose acceptance is not predicted"
-        fix = "Measure the same deployment without speculation."
-        raise UsageError(message, place=CALIBRATE, fix=fix)
-    return replayable(source, hints)

@@ -56,7 +56,8 @@ def require_outputs(args: argparse.Namespace) -> None:
     from penstock.bench.csv_report import HEADERS
     from penstock.bench.llmd_report import MARK
 
-    files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", args.calibrate)]
+    calibrated = args.calibrate and args.calibrate.file
+    files = [("--report", args.report), ("--csv", args.csv), ("--calibrate", calibrated)]
     files += [("--llm-d-report", path) for path in _report_paths(args)]
     for option, path in files:
         if path is not None:
@@ -90,7 +91,7 @@ def write_run(args: argparse.Namespace, target: Target, bench: Bench, report: Re
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report)
+        attempt(write_page, args, report)
         if args.csv is not None:
             attempt(outputs.write_output, run_csv(bench), str(args.csv))
         for path in _report_paths(args):
@@ -103,7 +104,7 @@ def write_sweep(args: argparse.Namespace, target: Target, sweep: Sweep, report: 
     from penstock.bench.llmd_report import as_yaml, report_of
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report)
+        attempt(write_page, args, report)
         if args.csv is not None:
             attempt(outputs.write_output, sweep_csv(sweep), str(args.csv))
         if args.llm_d_report is None:
@@ -121,19 +122,19 @@ def write_comparison(args: argparse.Namespace, comparison: Comparison, report: R
     from penstock.bench.csv_report import comparison_csv
 
     with _all_tried() as attempt:
-        attempt(_write_page, args, report)
+        attempt(write_page, args, report)
         if args.csv is not None:
             attempt(outputs.write_output, comparison_csv(comparison), str(args.csv))
 
 
-def _write_page(args: argparse.Namespace, report: Report) -> None:
+def write_page(args: argparse.Namespace, report: Report) -> None:
     """The HTML report, if one is requested."""
     from penstock.bench.aiperf import VERSION
     from penstock.reports.provenance import installed
     from penstock.simulate.replay import require_environment
 
     name, _, number = VERSION.partition(" ")
-    versions = {name: number}
+    versions = {name: number} if args.workload else {}
     if args.report is not None and args.predict:
         versions |= installed(require_environment(), "aisimulate")
     files = [*args.targets, args.predict, args.workload, args.trace]

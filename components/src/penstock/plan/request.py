@@ -153,9 +153,6 @@ class PlanRequest:
         if self.draft is not None:
             message = "only some of the graphs with speculative decoding could be calibrated"
             raise _refused(place, message, "Remove --calibration or --acceptance.")
-        if self.confidence is not None:
-            message = "there are no measured points of calibrated predictions"
-            raise _refused(place, message, "Remove --calibration or --confidence.")
         return replace(self, calibrations=file)
 
     @property

@@ -58,6 +58,9 @@ Range = Annotated[
 ]
 
 
+FactorRange = Annotated[Items[Factor], Field(min_length=2, max_length=2), AfterValidator(_ordered)]
+
+
 class Errors(Spec):
     """Measured divided by predicted percentile, minus 1."""
 
@@ -93,13 +96,20 @@ class Calibration(Spec):
         description="Constant that is added to each predicted TTFT, in milliseconds."
     )
     requests: Positive = Field(description="Number of requests that the factors come from.")
-    prefill_speed_interval: Range = Field(description="95% confidence interval of prefill_speed.")
-    step_time_interval: Range = Field(description="95% confidence interval of step_time.")
+    prefill_speed_interval: FactorRange = Field(
+        description="95% confidence interval of prefill_speed."
+    )
+    step_time_interval: FactorRange = Field(description="95% confidence interval of step_time.")
     fixed_ttft_interval_ms: Range = Field(
         description="95% confidence interval of fixed_ttft_ms, in milliseconds."
     )
     errors_before: Errors = Field(description="Errors of the prediction without the factors.")
     errors_after: Errors = Field(description="Errors of the prediction with the factors.")
+    peak_prefill_throughput: Annotated[float, Field(gt=0)] | None = Field(
+        default=None,
+        description="Input tokens/s that a worker prefills, as llm-d's `peakPrefillThroughput`; "
+        "only of a quick calibration.",
+    )
     load: Load = Field(description="The load at which the factors were measured.")
     shape: Text = Field(description="Pools of the graph: workers × GPUs.")
     measured_at: Text = Field(description="Date of the measurement, UTC.")

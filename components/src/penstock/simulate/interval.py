@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from math import ceil, dist, exp, log, log2
+from math import ceil, dist, exp, hypot, log, log2, sqrt
+from statistics import median
 
 from penstock.models.known import QUANTIZED, VARIANT
 
@@ -19,6 +21,7 @@ FILE = "measured_points.json"
 COVERAGE = 0.9
 NEAREST = 12  # points that make an interval
 FEWEST = 6  # points below which there is no interval
+FEWEST_OTHERS = 2  # points of a deployment, that stand for its calibration
 UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
 FAR = 2.0  # distance of the nearest point from which on an interval is wider
 IDLE_BATCH, IDLE_QUEUE = 2.0, 0.1
@@ -61,6 +64,19 @@ class Conditions:
 class MeasuredPoint:
     conditions: Conditions
     ratios: Mapping[str, float]  # measured divided by predicted: itl, ttft, rate
+    source: str = ""
+
+    def of_group(self, other: Conditions) -> MeasuredPoint:
+        """The point as if it were of the other's engine, GPU and model."""
+        engine, gpu, model = other.group
+        conditions = replace(self.conditions, engine=engine, gpu=gpu, model=model)
+        return replace(self, conditions=conditions)
+
+    @property
+    def deployment(self) -> tuple[object, ...]:
+        """Points of the same deployment differ only in their requests."""
+        own = self.conditions
+        return self.source, own.group, own.layout, own.is_recent, own.gpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +89,11 @@ class Interval:
     """Upper end of the interval, as a multiple of the predicted value."""
     points: int
     """Number of measured points behind the interval."""
+
+    @property
+    def half_width(self) -> float:
+        """As a share of the center."""
+        return sqrt(self.high / self.low) - 1
 
 
 def layers_of(model: str) -> str:
@@ -114,6 +135,7 @@ def interval(
     metric: str,
     points: Iterable[MeasuredPoint],
     coverage: float = COVERAGE,
+    error: float = 0.0,
 ) -> Interval | None:
     """The interval of a prediction; None without enough points of the engine, GPU and model.
 
@@ -121,7 +143,8 @@ def interval(
     of measurements (docs/accuracy.md). The width is the smallest that includes the share
     ``coverage`` of the nearest points, counted as one more than they are (split conformal
     prediction). It grows with the distance to the nearest point. Points of idle requests make the
-    intervals of TTFT of idle requests only, and no others.
+    intervals of TTFT of idle requests only, and no others. ``error``: of the calibration, half of
+    its interval of the logarithm.
     """
     usable = _usable(conditions.group, metric, points)
     if metric == "ttft":
@@ -132,6 +155,7 @@ def interval(
     ratios = [log(point.ratios[metric]) for point in nearest[:NEAREST]]
     half = max(NARROWEST, _conformal([abs(ratio) for ratio in ratios], coverage))
     half *= max(1.0, nearest[0].conditions.distance(conditions) / FAR)
+    half = hypot(half, error)
     return Interval(low=exp(-half), high=exp(half), points=len(ratios))
 
 
@@ -155,6 +179,31 @@ def _conformal(errors: Sequence[float], coverage: float) -> float:
 def measured_points() -> tuple[MeasuredPoint, ...]:
     content = json.loads(files("penstock.simulate.data").joinpath(FILE).read_text("utf-8"))
     return tuple(
-        MeasuredPoint(conditions=Conditions(**row["conditions"]), ratios=row["ratios"])
+        MeasuredPoint(
+            conditions=Conditions(**row["conditions"]), ratios=row["ratios"], source=row["source"]
+        )
         for row in content["points"]
     )
+
+
+@cache
+def calibrated_points() -> tuple[MeasuredPoint, ...]:
+    """The points of `measured_points` as if their deployments had been calibrated: each ratio is
+    divided by the median ratio of the other points of its deployment."""
+    deployments = defaultdict[tuple[object, ...], list[MeasuredPoint]](list)
+    for point in measured_points():
+        deployments[point.deployment].append(point)
+    return tuple(
+        replace(point, ratios=dict(_without_common(point, points)))
+        for points in deployments.values()
+        for point in points
+    )
+
+
+def _without_common(
+    point: MeasuredPoint, points: Sequence[MeasuredPoint]
+) -> Iterator[tuple[str, float]]:
+    for metric, ratio in point.ratios.items():
+        others = [p.ratios[metric] for p in points if p is not point and metric in p.ratios]
+        if len(others) >= FEWEST_OTHERS:
+            yield metric, ratio / median(others)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ from penstock.simulate.replayable import replayable
 from penstock.simulate.report import WHOLE_EXPERTS
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.text.numbers import significant
+from penstock.verify.preflight import KEY
+from penstock.verify.target import LOOPBACK
 from penstock.workload import Request, Workload, sample
 from penstock.workload.model import Arrival, Lengths
 from penstock.workload.request import prompt, with_blocks
@@ -228,6 +232,10 @@ class LiveError(Exception):
     """A response that does not match its request."""
 
 
+class RejectedError(LiveError):
+    """A response with another status than 200."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveClient:
     """A client of one model at an endpoint."""
@@ -237,32 +245,54 @@ class LiveClient:
     model: str
     speed: float = 1.0
     """Simulated seconds per real second."""
+    itl_from: int = 0
+    """Token from which the ITL is measured, if each has a chunk: the first ones can come late and
+    together."""
 
-    async def serve(self, requests: Sequence[Request], salt: str = "") -> list[ServedRequest]:
+    async def serve(
+        self,
+        requests: Sequence[Request],
+        salt: str = "",
+        *,
+        concurrency: int | None = None,
+        limit_s: float = inf,
+    ) -> list[ServedRequest]:
         """Send the requests, which all have an arrival time; the results are in simulated time.
 
-        ``salt`` changes the prompts, so that no cache has them. LiveError when a response does not
-        have exactly the requested tokens.
+        ``salt`` changes the prompts, so that no cache has them. ``concurrency``: requests at the
+        same time; none is sent after ``limit_s`` seconds of real time. None: all at once. LiveError
+        when a response does not have exactly the requested tokens.
         """
-        bodies = [
-            self._body(request, salt) for request in with_blocks(requests)
-        ]  # before the clock starts
-        limits = httpx.Limits(max_connections=None)
-        timeout = httpx.Timeout(TIMEOUT_S / self.speed)
-        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
+        clock = asyncio.get_running_loop().time
+        # Before the clock starts.
+        pairs = [(each, self._body(each, salt)) for each in with_blocks(requests)]
+        unsent, served = iter(pairs), list[ServedRequest]()
+        async with self._client() as client:
             try:
-                await client.get(
-                    f"{self.url}/models"
-                )  # a client's first request takes 50 ms longer
-                begin = asyncio.get_running_loop().time()
+                await client.get(f"{self.url}/models")  # the first request takes 50 ms longer
+                begin = clock()
+
+                async def send() -> None:
+                    for request, body in unsent:
+                        if clock() - begin > limit_s:
+                            break
+                        served.append(await self._send(client, begin, request, body))
+
                 async with asyncio.TaskGroup() as group:
-                    tasks = [
-                        group.create_task(self._send(client, begin, request, body))
-                        for request, body in zip(requests, bodies, strict=True)
-                    ]
+                    for _ in range(concurrency or len(pairs)):
+                        group.create_task(send())
             except (httpx.HTTPError, ExceptionGroup) as error:
-                raise LiveError(_first_message(error)) from None
-        return [task.result() for task in tasks]
+                raise _first(error) from None
+        return sorted(served, key=lambda request: request.arrived_ms)
+
+    def _client(self) -> httpx.AsyncClient:
+        key = os.environ.get(KEY)
+        return httpx.AsyncClient(
+            limits=httpx.Limits(max_connections=None),
+            timeout=httpx.Timeout(TIMEOUT_S / self.speed),
+            trust_env=httpx.URL(self.url).host not in LOOPBACK,  # a proxy must not see loopback
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+        )
 
     def _body(self, request: Request, salt: str) -> bytes:
         body = {
@@ -287,15 +317,18 @@ class LiveClient:
             "POST", f"{self.url}/completions", content=body, headers=headers
         ) as response:
             if response.status_code != 200:
-                raise LiveError(f"HTTP {response.status_code}: {(await response.aread())[:200]!r}")
+                raise RejectedError(
+                    f"HTTP {response.status_code}: {(await response.aread())[:200]!r}"
+                )
             async for line in response.aiter_lines():
                 chunk = _chunk(line)
-                if any(choice.get("text") for choice in chunk.get("choices") or ()):
+                if any(_is_token(each, request) for each in chunk.get("choices") or ()):
                     times.append(clock())
                 usage = chunk.get("usage") or usage
         _require_tokens(request, usage, times)
         first, last = times[0], times[-1]
         tokens = request.output_tokens
+        skipped = self.itl_from if self.itl_from < tokens - 1 and len(times) == tokens else 0
         scale = 1000 * self.speed
         details = usage.get("prompt_tokens_details") or {}
         return ServedRequest(
@@ -304,7 +337,7 @@ class LiveClient:
             first_ms=(first - begin) * scale,
             tokens=tokens,
             ttft_ms=(first - sent) * scale,
-            itl_ms=(last - first) * scale / (tokens - 1) if tokens > 1 else None,
+            itl_ms=(last - times[skipped]) * scale / (tokens - 1 - skipped) if tokens > 1 else None,
             prefill_queue_ms=0.0,
             decode_queue_ms=None,
             input_tokens=request.input_tokens,
@@ -312,9 +345,9 @@ class LiveClient:
         )
 
 
-def _first_message(error: Exception) -> str:
+def _first(error: Exception) -> LiveError:
     first = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-    return str(first) if isinstance(first, LiveError) else f"{type(first).__name__}: {first}"
+    return first if isinstance(first, LiveError) else LiveError(f"{type(first).__name__}: {first}")
 
 
 def _chunk(line: str) -> dict[str, Any]:
@@ -322,6 +355,11 @@ def _chunk(line: str) -> dict[str, Any]:
     if line.startswith("event: error"):
         raise LiveError("the stream contains an error event")
     return dict(json.loads(line[5:])) if line.startswith("data: {") else {}
+
+
+def _is_token(choice: dict[str, Any], request: Request) -> bool:
+    """Whether it is not only the end of the output. A part of a character has no text."""
+    return bool(choice.get("text")) or not choice.get("finish_reason") or request.output_tokens == 1
 
 
 def _require_tokens(request: Request, usage: dict[str, Any], times: Sequence[float]) -> None:
