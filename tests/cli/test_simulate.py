@@ -41,6 +41,13 @@ def workload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.needs("sim")
+def test_too_little_cpu_of_the_frontends_is_a_warning(workload: str) -> None:
+    argv = ["simulate", AGGREGATED, "--workload", workload, "--set", "frontend.resources.cpu=50m"]
+    output = output_of(argv)
+    assert re.search(r"warning: requests queue .* 2 frontends with 0\.05 each\. Set `", output)
+
+
+@pytest.mark.needs("sim")
 def test_the_table_has_one_row_per_graph(workload: str) -> None:
     argv = [
         "simulate",
@@ -59,7 +66,9 @@ def test_the_table_has_one_row_per_graph(workload: str) -> None:
     assert "SLO: TTFT ≤ 500 ms, ITL ≤ 20 ms" in output
     assert "range over 3 seeds" in output
     assert "assumed: KV transfer at 100 GB/s (ib, line rate)" in output
-    assert "not simulated in any graph: the frontend" in output
+    assert "not simulated in any graph: queues in the frontends" in output
+    assert "ms before the engine: 8.3 ms + 0.18 ms per 1,000 input tokens" in output
+    assert "warning" not in output
     assert "cost/Mtok" in output
 
 

@@ -41,7 +41,7 @@ def graph_text(
         *(f"    {line}" for line in _engine(request, candidate)),
         "",
         *_speculation(request, candidate),
-        f"frontend: {{replicas: {frontends}}}  # one more than the load needs, for updates",
+        f"frontend: {{replicas: {frontends}}}  # one serves while another is replaced",
         "",
         *_router(candidate),
         *_pools(candidate),
