@@ -88,7 +88,7 @@ def test_max_tokens_caps_what_fits() -> None:
 
 
 def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
-    change = least(replace(H100, context=131072))
+    change = least(replace(H100, context=262144))
     assert change is not None
     assert budget(**change.changes).sequences >= 1
     longer = {**change.changes, "context": change.changes["context"] + 1024}
