@@ -19,7 +19,7 @@ from penstock.serving.worker import Worker
 from penstock.text.values import positive_int
 
 MIB = 1024  # in one GiB
-VLLM_RAISED = (0, 20)  # the first vLLM with gpu_memory_utilization 0.92 instead of 0.9
+VLLM_RAISED = (0, 20)  # the first vLLM whose gpu_memory_utilization is not 0.9
 # Model types whose sliding layers have a separate pool (`is_hybrid_swa_model`).
 WITH_WINDOW_POOL = ("gpt_oss",)
 WINDOW_SHARE = 0.8  # swa-full-tokens-ratio
@@ -221,8 +221,6 @@ def memory_inputs(
     if missing_facts(deployment, worker, fraction=fraction):
         return None
     is_trtllm = worker.is_trtllm
-    configured = worker.value("memory_fraction") if fraction is None else fraction
-    is_number = isinstance(configured, (int, float)) and not isinstance(configured, bool)
     release = engine_release(worker)
     speculation = worker.value("speculation")
     return MemoryInputs(
@@ -232,7 +230,7 @@ def memory_inputs(
         tp=worker.tp,
         pp=worker.pp,
         ep=worker.ep,
-        fraction=float(configured) if is_number else default_fraction(worker, gpu, model, release),
+        fraction=fraction or memory_fraction(worker, gpu, model, release),
         kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
         context=deployment.longest_prompt(worker) or model.positions,
@@ -260,12 +258,17 @@ def engine_release(worker: Worker) -> Release | None:
     return (version.major, version.minor) if version else None
 
 
-def default_fraction(worker: Worker, gpu: Gpu, model: ModelShape, release: Release | None) -> float:
-    """The engine's memory fraction if none is configured."""
-    if worker.engine is Engine.SGLANG:
-        return sglang_fraction(worker, gpu, model)
-    is_raised = release is None or release >= VLLM_RAISED
-    return 0.92 if worker.engine is Engine.VLLM and is_raised else 0.9
+def memory_fraction(worker: Worker, gpu: Gpu, model: ModelShape, release: Release | None) -> float:
+    """The configured memory fraction, else the engine's default."""
+    setting = worker.settings.common("memory_fraction")
+    value = worker.value("memory_fraction")
+    if setting is None or setting.value is None:
+        if worker.engine is Engine.SGLANG:
+            return sglang_fraction(worker, gpu, model)
+        if worker.engine is Engine.VLLM and release is not None and release < VLLM_RAISED:
+            return 0.9
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else 0.9
 
 
 def _kv_dtype(worker: Worker, model: ModelShape) -> str:
