@@ -35,7 +35,7 @@ BUDGETS = {
     "llamacpp": 1710,
     "local": 7520,
     "manifests": 5030,
-    "memory": 340,
+    "memory": 390,
     "models": 690,
     "output_schemas": 50,
     "plan": 3790,

@@ -8,6 +8,7 @@ FOLDER is `aisimulate_core/model_configs` of AISimulate, which has unmodified co
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +59,8 @@ OTHERS = {
         "index_kpool": 4,
     }
 }
+# An entry of `ignore` that covers the attention of a layer, not only its norms or one projection.
+WHOLE_ATTENTION = re.compile(r"self_attn(\.?\*)?$")
 SECTION_KEYS = (
     *("quant_method", "quant_algo", "weight_block_size", "config_groups", "format"),
     "moe_quant_algo",
@@ -66,17 +69,22 @@ SECTION_KEYS = (
 
 
 def quantization(config: Mapping[str, Any], modelopt: Path) -> dict[str, Any] | None:
-    """The section of config.json, or that of ModelOpt's file, without lists of layers."""
+    """The section of config.json, or that of ModelOpt's file, without lists of layers: `ignore`
+    states only that no attention is quantized."""
     text = config.get("text_config") or {}
     section = config.get("quantization_config") or text.get("quantization_config")
     if section:
-        return {k: v for k, v in section.items() if k in SECTION_KEYS and v is not None}
+        return _short(section)
     if modelopt.is_file():
         found = json.loads(modelopt.read_text("utf-8"))["quantization"]
-        return {"quant_method": "modelopt"} | {
-            k: v for k, v in found.items() if k in SECTION_KEYS and v is not None
-        }
+        return {"quant_method": "modelopt"} | _short(found)
     return None
+
+
+def _short(section: Mapping[str, Any]) -> dict[str, Any]:
+    ignored = section.get("ignore") or section.get("exclude_modules") or ()
+    attention = {"ignore": ["self_attn"]} if any(map(WHOLE_ATTENTION.search, ignored)) else {}
+    return {k: v for k, v in section.items() if k in SECTION_KEYS and v is not None} | attention
 
 
 def summary(folder: Path, name: str) -> dict[str, Any]:

@@ -109,7 +109,7 @@ CLAIMS = (
         unit="GiB for the KV cache",
         figure=0.56,
         rule=Rule.FITS,
-        assumed="The cases are an H100 (79.6 GiB) with the default settings of each engine. The "
+        assumed="The cases are an H100 (79.2 GiB) with the default settings of each engine. The "
         "KV cache of one request of 8,192 tokens (0.56 GiB) must fit.",
         change="A full context of 131,072 tokens needs about 4.5 GiB with vLLM, which is less than "
         "predicted but more than the lower end of the interval. With SGLang's default "
@@ -134,8 +134,8 @@ CLAIMS = (
         "[assumes 1 GiB](llamacpp.md#gpt-oss-20b-on-a-pc-with-a-16-gb-rtx-gpu). The lower end of "
         "its interval is with the 2.7 GB that [llama.cpp's guide]"
         "(https://github.com/ggml-org/llama.cpp/discussions/15396) states.",
-        change="The model fits with llama.cpp, not with the default settings of vLLM and "
-        "TensorRT-LLM. The desktop and other programs on the GPU reduce the memory that is left.",
+        change="The model fits with llama.cpp, not with the default settings of vLLM. The desktop "
+        "and other programs on the GPU reduce the memory that is left.",
     ),
     Claim(
         name="llm-d",

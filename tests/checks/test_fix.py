@@ -132,7 +132,7 @@ def test_a_removed_key_is_named_with_its_replacement() -> None:
 
 def test_a_key_is_fixed_where_it_is_set() -> None:
     """The finding is at the context length; the memory fraction, which fixes it, is a flag."""
-    flag = ["--gpu-memory-utilization", "0.2"]
+    flag = ["--gpu-memory-utilization", "0.21"]
     text = vllm_agg({"worker/args": flag, "model/context_length": 131072})
     finding = found(text, "PS302")
     assert yaml.safe_load(finding.yaml)["worker"]["args"][0] == flag[0]

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.checks.finding import Level
 from tests.checks.cases_engine_kernels import vllm
+from tests.checks.cases_parallelism import H100
 from tests.checks.support import (
     REMOVE,
     check,
@@ -121,3 +122,14 @@ def test_vllm_counts_activations_in_the_memory_fraction() -> None:
     for fraction, level in fractions.items():
         text = vllm_agg({"worker/config/gpu-memory-utilization": fraction})
         assert only(text, "PS306").level is level
+
+
+def test_a_model_that_fits_at_the_end_of_the_range_may_fit() -> None:
+    """gpt-oss-120b takes 64.5 GiB of the 79.2 GiB of an H100."""
+    fractions = {0.82: Level.WARNING, 0.7: Level.ERROR}
+    for fraction, level in fractions.items():
+        changes = {"hardware": H100, "worker/gpus": 1}
+        key = "worker/config/gpu-memory-utilization"
+        finding = only(vllm_agg(changes | {key: fraction}), "PS301")
+        assert finding.level is level
+        assert ("may not fit" in finding.message) == (level is Level.WARNING)

@@ -10,6 +10,7 @@ import pytest
 from penstock.hardware import GPUS
 from penstock.memory import MemoryBudget, MemoryInputs, Use, memory_budget
 from penstock.memory.remedy import Remedy, remedy
+from penstock.memory.table import as_text
 from penstock.models import find_model
 
 H100 = MemoryInputs(
@@ -88,7 +89,7 @@ def test_max_tokens_caps_what_fits() -> None:
 
 
 def test_the_remedy_of_a_long_context_is_the_longest_that_fits() -> None:
-    change = least(replace(H100, context=131072))
+    change = least(replace(H100, context=262144))
     assert change is not None
     assert budget(**change.changes).sequences >= 1
     longer = {**change.changes, "context": change.changes["context"] + 1024}
@@ -130,3 +131,39 @@ def test_a_configured_pool_that_is_too_large_does_not_fit() -> None:
 def test_weights_that_fit_nowhere_have_no_remedy() -> None:
     huge = replace(H100.model.parts, experts=1e13)
     assert least(replace(H100, model=replace(H100.model, parts=huge))) is None
+
+
+def test_the_kv_cache_is_a_range() -> None:
+    memory = budget()
+    low, high = memory.smallest.kv_tokens, memory.largest.kv_tokens
+    assert low < memory.kv_tokens < high
+    assert memory.kv_error == pytest.approx((high - low) / 2 / memory.kv_tokens, rel=0.01)
+    assert budget(fraction=0.01).kv_error == 1
+    text = as_text("worker", memory)
+    assert f"{low:,} to {high:,} tokens" in text
+    assert "11 of 11 published logs" in text
+
+
+def test_a_configured_kv_cache_that_fits_has_no_range() -> None:
+    memory = budget(gpu=GPUS["b200"], set_pool_gib=4.0)
+    assert (memory.error_gib, memory.kv_error) == (0, 0)
+    assert "as configured" in as_text("worker", memory)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "least", "most"),
+    [
+        ((0, 16), (0, 17), 2, 5),  # samples in less memory
+        ((0, 17), (0, 20), -1, -0.5),  # counts the graphs
+        ((0, 20), None, 0.5, 2),
+    ],
+)
+def test_the_memory_outside_the_kv_cache_depends_on_vllms_release(
+    old: tuple[int, int], new: tuple[int, int] | None, least: float, most: float
+) -> None:
+    changes = {"engine": "vllm", "max_sequences": 1024}
+    before = budget(**changes, release=old)
+    after = budget(**changes, release=new)
+    assert least < after.pool_gib - before.pool_gib < most
+    graphs = [line.use for line in before.beside]
+    assert graphs == ([] if old == (0, 20) else [Use.GRAPHS])

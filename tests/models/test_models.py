@@ -10,7 +10,7 @@ import pytest
 
 from penstock.models import ModelShape, find_model, read_model
 from penstock.models.config import BrokenConfigError, UnknownShapeError, shape_of
-from penstock.models.known import known_id, known_ids, meant_id
+from penstock.models.known import known_id, known_ids, known_shape, meant_id
 
 GIB = 2**30
 LLAMA_8B = {
@@ -150,6 +150,15 @@ def test_weights_quantized_at_load_are_half() -> None:
         (plain.parts.attention + plain.parts.dense) / 2
     )
     assert halved.parts.embedding == plain.parts.embedding
+
+
+def test_the_attention_of_an_nvfp4_checkpoint_may_be_in_16_bits() -> None:
+    """With attention on each of eight GPUs, one takes 90.5 GB of Kimi-K2.5-NVFP4."""
+    model = known_shape("nvidia/Kimi-K2.5-NVFP4")
+    assert model is not None
+    parts = model.parts
+    on_each = parts.total - parts.experts * 7 / 8
+    assert on_each == pytest.approx(90.5e9, rel=0.01)
 
 
 def test_kv_bytes_of_a_prompt() -> None:

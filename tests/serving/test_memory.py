@@ -51,6 +51,17 @@ def test_sglang_reserves_for_complete_prompts_without_chunked_prefill(tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("dynamo", "release", "fraction"), [("1.1.1", (0, 19), 0.9), ("1.6.1", (0, 31), 0.92)]
+)
+def test_vllms_release_decides_its_default_fraction(
+    tmp_path: Path, dynamo: str, release: tuple[int, int], fraction: float
+) -> None:
+    image = f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{dynamo}"
+    inputs = budget_of(VLLM_AGG, tmp_path, **{"engine/image": image}).inputs
+    assert (inputs.release, inputs.fraction) == (release, fraction)
+
+
+@pytest.mark.parametrize(
     ("changes", "mib"),
     [
         ({"cuda-graph-bs-decode": [1, 2048]}, 2 * (2048 - 512)),

@@ -1,7 +1,7 @@
 """The GPUs that a graph's `hardware.gpu` may name, and which of them another name means.
 
-Memory is as CUDA reports it. Sources: AISimulate's system files (H100, B200, B300, GB200, GB300),
-corrected for H200, whose 141 are GB and not GiB; NVIDIA's data sheets.
+Memory is as CUDA reports it to the engines, which is less than nvidia-smi shows: from their logs.
+The rest is from NVIDIA's data sheets.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ def _gpu(
 GPUS: Mapping[str, Gpu] = {
     gpu.name: gpu
     for gpu in (
-        _gpu("h100", 79.6, 3.35, 90, 400, "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-SXM5-80GB"),
-        _gpu("h200", 140.4, 4.8, 90, 400, "NVIDIA-H200"),
-        _gpu("b200", 179.1, 7.7, 100, 800, "NVIDIA-B200"),
-        _gpu("b300", 268.6, 7.75, 103, 800, "NVIDIA-B300-SXM6-AC", "NVIDIA-B300"),
-        _gpu("gb200", 185.0, 8.0, 100, 800, "NVIDIA-GB200"),
-        _gpu("gb300", 277.5, 8.0, 103, 800, "NVIDIA-GB300"),
+        _gpu("h100", 79.2, 3.35, 90, 400, "NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-SXM5-80GB"),
+        _gpu("h200", 139.8, 4.8, 90, 400, "NVIDIA-H200"),
+        _gpu("b200", 178.4, 7.7, 100, 800, "NVIDIA-B200"),
+        _gpu("b300", 267.7, 7.75, 103, 800, "NVIDIA-B300-SXM6-AC", "NVIDIA-B300"),
+        _gpu("gb200", 184.3, 8.0, 100, 800, "NVIDIA-GB200"),
+        _gpu("gb300", 276.6, 8.0, 103, 800, "NVIDIA-GB300"),
         # Not accepted in a graph, but manifests name it; few kernels support it.
         Gpu(
             name="rtx-pro-6000",

@@ -6,29 +6,54 @@ source. Rules check the result; `penstock explain --memory` prints it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from math import log2
 
 from penstock.hardware import Gpu
 from penstock.models import ModelShape
 from penstock.text.numbers import limit_text
 
 GIB = 2**30
-# AISimulate's figures for TensorRT-LLM's memory outside of PyTorch (context, kernels, NCCL).
-TRTLLM_RUNTIME_GIB, NCCL_GIB = 3.5, 0.4
-# vLLM's logs, 0.11 to 0.31: 0.13 to 0.26 GiB outside of PyTorch on one GPU, in addition to 0.5 for
-# the context; 0.5 more on two GPUs, 1.7 on eight. SGLang (sglang#11716): 1.8 to 2.0 GB on eight.
-RUNTIME_GIB, GROUP_GIB_PER_DOUBLING = 0.6, 0.4
-# CUDA graphs of all sizes together: 0.4 GiB for 24 layers, 1.0 for 36, 2.4 for 48 in logs.
-GRAPH_GIB_PER_LAYER = 0.03
-# Peak activations, in bytes per token and hidden value: TensorRT-LLM 1.1 logs 0.85 GiB for 8,192
-# tokens of 2,880 values; vLLM 0.19 to 0.31 logs 1.1 to 1.6 GiB including logits (0.10 and 0.11 took
-# 5 to 7).
-ACTIVATION_BYTES = {"trtllm": 40, "vllm": 20, "sglang": 20}
+Release = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class VllmProfile:
+    """What vLLM needs outside of the KV cache from a release on."""
+
+    since: Release
+    # Bytes for each sequence and vocabulary entry when the profile run samples.
+    logit_bytes: int
+    # GiB outside of PyTorch on one GPU, and in addition with TP over NVLink.
+    runtime_gib: tuple[float, float]
+    # Whether the CUDA graphs count in the fraction, or use the rest of the memory.
+    counts_graphs: bool
+
+
+# The constants are fitted on the logs of tests/memory/published.yaml that are not held out.
+# vLLM 0.17 samples in less memory and has workspaces for FlashInfer's all-reduce; 0.20 counts an
+# estimate of the graphs; 0.26 has a new model runner, which counts them from 0.28 on.
+VLLM = (
+    VllmProfile((0, 0), 38, (0.15, 0.4), counts_graphs=False),
+    VllmProfile((0, 17), 14, (0.25, 1.85), counts_graphs=False),
+    VllmProfile((0, 20), 14, (0.25, 1.85), counts_graphs=True),
+    VllmProfile((0, 26), 8, (0.25, 1.85), counts_graphs=False),
+    VllmProfile((0, 28), 8, (0.25, 1.85), counts_graphs=True),
+)
+# GiB outside of PyTorch on one GPU, and in addition on each of several.
+RUNTIME_GIB = {"trtllm": (1.5, 5.0), "sglang": (0.6, 1.2)}
+GRAPHS_GIB, GRAPH_GIB_PER_LAYER = 0.5, 0.01  # of all sizes together
+# Peak activations, in bytes per token and hidden value. vLLM: and for each expert of a token.
+ACTIVATION_BYTES = {"trtllm": 40, "vllm": 5, "sglang": 20}
+EXPERT_BYTES = 4
 LEAST_ACTIVATIONS_GIB = 1.0
-LOGIT_BYTES = 4
+LOGIT_BYTES = 4  # SGLang's
+# The cache differs from a log's by at most 1 GiB and this share of the other uses, in so many of
+# the held-out logs. Logs do not state all flags; this counts too.
+ERROR_GIB = 1.0
+ERROR_SHARE = {"vllm": 0.02, "trtllm": 0.05, "sglang": 0.1}
+WITHIN = {"vllm": (21, 24), "trtllm": (11, 11), "sglang": (3, 3)}
 # MXFP4 kernels pad gpt-oss's 2,880 to 3,072: vLLM logs 64.4 GiB for a checkpoint of 60.7 GiB.
 GPT_OSS_PADDING = 3072 / 2880
 # An EAGLE-3 head of gpt-oss-120b, estimated from one layer and two vocabularies; its size is not
@@ -77,11 +102,18 @@ class MemoryInputs:
     decode_contexts: int = 1
     # Share of the tokens that the engine's pool for sliding layers holds.
     window_share: float = 1.0
+    # The engine's release, such as (0, 31); the newest if None.
+    release: Release | None = None
 
     @property
     def attention_tp(self) -> int:
         """GPUs that share the attention of one sequence."""
         return max(1, self.tp // self.attention_ranks)
+
+    @property
+    def vllm(self) -> VllmProfile:
+        """What vLLM of this release needs."""
+        return [p for p in VLLM if self.release is None or p.since <= self.release][-1]
 
 
 class Use(StrEnum):
@@ -95,8 +127,11 @@ class Use(StrEnum):
     TRANSFER = "transfer buffers"
 
 
-# Uses that SGLang's fraction of memory does not include.
-OUTSIDE_FRACTION = (Use.ACTIVATIONS, Use.GRAPHS)
+def outside_fraction(inputs: MemoryInputs) -> tuple[Use, ...]:
+    """Uses that the engine's fraction of memory does not include."""
+    if inputs.engine == "sglang":
+        return (Use.ACTIVATIONS, Use.GRAPHS)
+    return (Use.GRAPHS,) if inputs.engine == "vllm" and not inputs.vllm.counts_graphs else ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +153,7 @@ class MemoryBudget:
     pool_gib: float
     # The arithmetic of `pool_gib`.
     pool_how: str
-    # Uses that must fit into the memory that the fraction leaves (`sglang`).
+    # Uses that must fit into the memory that the fraction leaves (`outside_fraction`).
     beside: tuple[Line, ...] = ()
 
     @property
@@ -129,6 +164,28 @@ class MemoryBudget:
     def token_bytes(self) -> float:
         """KV bytes of one token on one GPU, all layers counted."""
         return _token_bytes(self.inputs)
+
+    @property
+    def error_gib(self) -> float:
+        """How much larger or smaller the KV cache may be; 0 if its size is configured and fits."""
+        if self.pool_gib == self.inputs.set_pool_gib:
+            return 0.0
+        return ERROR_GIB + ERROR_SHARE[self.inputs.engine] * self.used_gib
+
+    @property
+    def kv_error(self) -> float:
+        """Half of the width of the range of the KV cache, as a share of the cache; at most 1."""
+        return min(1.0, self.error_gib / self.pool_gib) if self.pool_gib > 0 else 1.0
+
+    @property
+    def smallest(self) -> MemoryBudget:
+        """The budget at the lower end of the range."""
+        return replace(self, pool_gib=self.pool_gib - self.error_gib)
+
+    @property
+    def largest(self) -> MemoryBudget:
+        """The budget at the upper end of the range."""
+        return replace(self, pool_gib=self.pool_gib + self.error_gib)
 
     @property
     def kv_tokens(self) -> int:
@@ -170,29 +227,26 @@ def _token_bytes(inputs: MemoryInputs) -> float:
 
 def memory_budget(inputs: MemoryInputs) -> MemoryBudget:
     """The memory of one GPU with ``inputs``."""
-    lines = tuple(line for line in _lines(inputs) if line.gib)
-    if inputs.engine == "sglang":
-        return _sglang(inputs, lines)
-    used = sum(line.gib for line in lines)
-    pool, how = _pool(inputs, used)
-    return MemoryBudget(inputs=inputs, lines=lines, pool_gib=pool, pool_how=how)
-
-
-def _sglang(inputs: MemoryInputs, lines: tuple[Line, ...]) -> MemoryBudget:
-    """The fraction is of the memory free before the weights load, and includes weights and cache;
-    activations and graphs use the rest (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
-    before = tuple(line for line in lines if line.use not in OUTSIDE_FRACTION)
-    beside = tuple(line for line in lines if line.use in OUTSIDE_FRACTION)
-    runtime = sum(line.gib for line in before if line.use is Use.RUNTIME)
-    loaded = sum(line.gib for line in before) - runtime
-    total = inputs.gpu.memory_gib
-    pool = inputs.fraction * (total - runtime) - loaded
-    how = f"{inputs.fraction:g} × ({total:.1f} − {runtime:.1f}) − {loaded:.1f}"
+    lines = [line for line in _lines(inputs) if line.gib]
+    before = tuple(line for line in lines if line.use not in outside_fraction(inputs))
+    beside = tuple(line for line in lines if line not in before)
+    pool, how = (_sglang if inputs.engine == "sglang" else _pool)(inputs, before)
     return MemoryBudget(inputs=inputs, lines=before, pool_gib=pool, pool_how=how, beside=beside)
 
 
-def _pool(inputs: MemoryInputs, used: float) -> tuple[float, str]:
+def _sglang(inputs: MemoryInputs, lines: tuple[Line, ...]) -> tuple[float, str]:
+    """The fraction is of the memory free before the weights load, and includes weights and cache
+    (sglang/srt/mem_cache/kv_cache_configurator.py 0.5.21)."""
+    runtime = sum(line.gib for line in lines if line.use is Use.RUNTIME)
+    loaded = sum(line.gib for line in lines) - runtime
+    fraction, total = inputs.fraction, inputs.gpu.memory_gib
+    how = f"{fraction:g} × ({total:.1f} − {runtime:.1f}) − {loaded:.1f}"
+    return fraction * (total - runtime) - loaded, how
+
+
+def _pool(inputs: MemoryInputs, lines: tuple[Line, ...]) -> tuple[float, str]:
     """GiB for the KV cache, and the arithmetic."""
+    used = sum(line.gib for line in lines)
     fraction, limit, total = inputs.fraction, inputs.set_pool_gib, inputs.gpu.memory_gib
     if inputs.engine == "trtllm":
         pool = fraction * (total - used)
@@ -207,21 +261,23 @@ def _pool(inputs: MemoryInputs, used: float) -> tuple[float, str]:
 
 
 def _lines(inputs: MemoryInputs) -> list[Line]:
-    grouped = inputs.tp * inputs.pp > 1
-    if inputs.engine == "trtllm":
-        runtime = TRTLLM_RUNTIME_GIB + (NCCL_GIB if grouped else 0)
-        origin = "context, kernels, NCCL (figures from AISimulate)"
-    else:
-        runtime = RUNTIME_GIB + GROUP_GIB_PER_DOUBLING * log2(inputs.tp * inputs.pp)
-        origin = "from logs of vLLM and SGLang"
     return [
         weights(inputs),
         _draft(inputs),
-        Line(Use.RUNTIME, runtime, origin),
+        _runtime(inputs),
         _activations(inputs),
         _graphs(inputs),
         _transfer(inputs),
     ]
+
+
+def _runtime(inputs: MemoryInputs) -> Line:
+    is_vllm = inputs.engine == "vllm"
+    gib, group = inputs.vllm.runtime_gib if is_vllm else RUNTIME_GIB[inputs.engine]
+    if is_vllm and not inputs.gpu.nvlink_gbs:
+        group = VLLM[0].runtime_gib[1]  # without FlashInfer's workspaces
+    gib += group if inputs.tp > 1 or (inputs.pp > 1 and not is_vllm) else 0
+    return Line(Use.RUNTIME, gib, "outside of PyTorch, from logs")
 
 
 def weights(inputs: MemoryInputs) -> Line:
@@ -232,7 +288,9 @@ def weights(inputs: MemoryInputs) -> Line:
     shared = (parts.attention + parts.dense) / inputs.attention_tp
     # moe_tp · ep = tp: an expert layer is split over all of the TP group either way.
     experts = parts.experts * padding / max(inputs.tp, inputs.ep)
-    tables = (parts.embedding + parts.head) / inputs.attention_tp
+    # TensorRT-LLM's DeepSeek has all embeddings on each GPU.
+    copies = inputs.attention_tp if model.is_mla and inputs.engine == "trtllm" else 1
+    tables = (parts.embedding * copies + parts.head) / inputs.attention_tp
     layers = (shared + experts + parts.norms) / inputs.pp
     spread = f"/ TP {inputs.tp}"
     if parts.experts and max(inputs.tp, inputs.ep) != inputs.attention_tp:
@@ -256,22 +314,24 @@ def _draft(inputs: MemoryInputs) -> Line:
 
 
 def _activations(inputs: MemoryInputs) -> Line:
-    tokens, sequences = inputs.max_batch_tokens, inputs.max_sequences
+    tokens, sequences, model = inputs.max_batch_tokens, inputs.max_sequences, inputs.model
     each = ACTIVATION_BYTES[inputs.engine]
-    gib = tokens * inputs.model.hidden * each / GIB
-    how = f"{tokens:,} tokens × {inputs.model.hidden:,} × {each} B"
+    if inputs.engine == "vllm":
+        each += EXPERT_BYTES * model.experts_per_token
+    gib = tokens * model.hidden * each / GIB
+    how = f"{tokens:,} tokens × {model.hidden:,} × {each} B"
     if inputs.engine != "trtllm":
-        gib += sequences * inputs.model.vocabulary * LOGIT_BYTES / GIB
-        how += (
-            f" + {sequences:,} sequences × {inputs.model.vocabulary:,} × {LOGIT_BYTES} B, ≥ 1 GiB"
-        )
+        logit = inputs.vllm.logit_bytes if inputs.engine == "vllm" else LOGIT_BYTES
+        gib += sequences * model.vocabulary * logit / GIB
+        how += f" + {sequences:,} sequences × {model.vocabulary:,} × {logit} B, ≥ 1 GiB"
         gib = max(gib, LEAST_ACTIVATIONS_GIB)
     return Line(Use.ACTIVATIONS, gib, how)
 
 
 def _graphs(inputs: MemoryInputs) -> Line:
-    layers = inputs.model.layers / inputs.pp if inputs.graphs else 0
-    return Line(Use.GRAPHS, layers * GRAPH_GIB_PER_LAYER, f"{GRAPH_GIB_PER_LAYER} GiB per layer")
+    gib = GRAPHS_GIB + inputs.model.layers / inputs.pp * GRAPH_GIB_PER_LAYER
+    how = f"{GRAPHS_GIB} GiB + {GRAPH_GIB_PER_LAYER} GiB per layer"
+    return Line(Use.GRAPHS, gib * inputs.graphs, how)
 
 
 def _transfer(inputs: MemoryInputs) -> Line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.memory.budget import MemoryBudget
+from penstock.memory.budget import WITHIN, MemoryBudget
 
 
 def as_text(name: str, budget: MemoryBudget) -> str:
@@ -30,10 +30,21 @@ def as_text(name: str, budget: MemoryBudget) -> str:
         "KV cache capacity:",
         f"  Per token:   {budget.token_bytes / 1024:.1f} KiB ({inputs.kv_dtype})",
         f"  Tokens:      {budget.kv_tokens:,}" + (" per rank" if ranks > 1 else ""),
+        f"  Range:       {_range(budget)}",
         f"  Sequences:   {budget.sequences:.2f} of {inputs.context:,} tokens"
         + (f", in {ranks} ranks" if ranks > 1 else ""),
     ]
     return "\n".join(lines)
+
+
+def _range(budget: MemoryBudget) -> str:
+    """The range of the tokens, and the logs that it is from."""
+    low, high = budget.smallest.kv_tokens, budget.largest.kv_tokens
+    if low == high:
+        return f"{low:,} tokens, as configured"
+    within, logs = WITHIN[budget.inputs.engine]
+    basis = f"the KV cache of {within} of {logs} published logs differs less"
+    return f"{low:,} to {high:,} tokens, ± {budget.error_gib:.1f} GiB: {basis}"
 
 
 def _layout(budget: MemoryBudget) -> str:
@@ -58,6 +69,8 @@ def as_dict(name: str, budget: MemoryBudget) -> dict[str, Any]:
         "kv_cache_gib": round(budget.pool_gib, 3),
         "kv_bytes_per_token": budget.token_bytes,
         "kv_tokens": budget.kv_tokens,
+        "kv_tokens_range": [budget.smallest.kv_tokens, budget.largest.kv_tokens],
+        "kv_error": round(budget.kv_error, 3),
         "context": inputs.context,
         "sequences": round(budget.sequences, 2),
     }

@@ -11,16 +11,19 @@ from collections.abc import Iterator, Mapping
 from penstock.hardware import Gpu
 from penstock.manifests.deployment import Engine, Role
 from penstock.memory import MemoryBudget, MemoryInputs, memory_budget
-from penstock.memory.budget import ACTIVATION_BYTES, GIB
+from penstock.memory.budget import ACTIVATION_BYTES, GIB, Release
 from penstock.models import ModelShape
 from penstock.serving.deployment import ServingDeployment
+from penstock.serving.versions import software
 from penstock.serving.worker import Worker
 from penstock.text.values import positive_int
 
 MIB = 1024  # in one GiB
+VLLM_RAISED = (0, 20)  # the first vLLM whose gpu_memory_utilization is not 0.9
 # Model types whose sliding layers have a separate pool (`is_hybrid_swa_model`).
 WITH_WINDOW_POOL = ("gpt_oss",)
 WINDOW_SHARE = 0.8  # swa-full-tokens-ratio
+SMI_GIB = 0.6  # what nvidia-smi, which SGLang asks, shows in addition to CUDA
 LARGE_GIB = 160  # with this much memory, SGLang uses larger steps and graphs
 # Keys that limit the KV cache: in bytes of one GPU, and in tokens (vLLM: in blocks).
 POOL_BYTES = {
@@ -67,7 +70,7 @@ def sglang_fraction(worker: Worker, gpu: Gpu, model: ModelShape) -> float:
     reserve = max(reserve, 10 * MIB)
     if worker.role is not Role.PREFILL and has_deepep and _captures(worker, "decode"):
         reserve += 2 * MIB
-    total = gpu.memory_gib * MIB
+    total = (gpu.memory_gib + SMI_GIB) * MIB
     return round((total - reserve) / total, 3)
 
 
@@ -218,9 +221,7 @@ def memory_inputs(
     if missing_facts(deployment, worker, fraction=fraction):
         return None
     is_trtllm = worker.is_trtllm
-    configured = worker.value("memory_fraction") if fraction is None else fraction
-    is_number = isinstance(configured, (int, float)) and not isinstance(configured, bool)
-    unset = sglang_fraction(worker, gpu, model) if worker.engine is Engine.SGLANG else 0.9
+    release = engine_release(worker)
     speculation = worker.value("speculation")
     return MemoryInputs(
         engine=str(worker.engine),
@@ -229,7 +230,7 @@ def memory_inputs(
         tp=worker.tp,
         pp=worker.pp,
         ep=worker.ep,
-        fraction=float(configured) if is_number else unset,
+        fraction=fraction or memory_fraction(worker, gpu, model, release),
         kv_dtype=_kv_dtype(worker, model),
         block_size=worker.count("block_size") or 16,
         context=deployment.longest_prompt(worker) or model.positions,
@@ -247,7 +248,27 @@ def memory_inputs(
         data_parallel=worker.dp,
         decode_contexts=worker.dcp,
         window_share=window_share(worker, model),
+        release=release,
     )
+
+
+def engine_release(worker: Worker) -> Release | None:
+    """The engine's release in the image, such as (0, 31); None if it is not stated."""
+    version = next(iter(software(worker.pod).engines.get(worker.engine, ())), None)
+    return (version.major, version.minor) if version else None
+
+
+def memory_fraction(worker: Worker, gpu: Gpu, model: ModelShape, release: Release | None) -> float:
+    """The configured memory fraction, else the engine's default."""
+    setting = worker.settings.common("memory_fraction")
+    value = worker.value("memory_fraction")
+    if setting is None or setting.value is None:
+        if worker.engine is Engine.SGLANG:
+            return sglang_fraction(worker, gpu, model)
+        if worker.engine is Engine.VLLM and release is not None and release < VLLM_RAISED:
+            return 0.9
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number else 0.9
 
 
 def _kv_dtype(worker: Worker, model: ModelShape) -> str:
