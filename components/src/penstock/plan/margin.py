@@ -82,10 +82,11 @@ def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> lis
 
 
 def worst_margins(rows: Sequence[Row], request: PlanRequest, share: float) -> list[Margin]:
-    """For each part of the SLO, the margin in the row in which it takes longest."""
+    """For each part of the SLO, the margin in the row in which it takes longest; in one without an
+    interval, which could take longer still, if there is one."""
     every = (margins(row, request.slo, share, request.confidence or COVERAGE) for row in rows)
     return [
-        max(part, key=lambda margin: margin.highest or margin.predicted)
+        max(part, key=lambda m: (m.highest is None, m.highest or m.predicted))
         for part in zip(*every, strict=True)
     ]
 

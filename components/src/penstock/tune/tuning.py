@@ -33,7 +33,7 @@ from penstock.workload.load import LoadedWorkload
 from penstock.workload.request import Request
 
 CONFIRMATIONS = 2  # × the replays that choose: the bound of one ratio needs more than a ranking
-FINALISTS = 3  # settings that are confirmed: the best of a part may be so by chance
+FINALISTS = 3  # settings that are confirmed: one may be the best of a part randomly
 MIN_REQUESTS = 200  # of a replay: half of them may be warm-up, and the p99 needs a hundred
 # Requests for each shared prefix: with 20, the first tenth of a replay, which is not measured, has
 # used 86 % of the prefixes.
