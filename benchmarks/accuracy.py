@@ -27,7 +27,7 @@ from typing import Any
 
 import measured
 from accuracy_plot import plot
-from accuracy_report import DATA, as_data, figures
+from accuracy_report import DATA, as_data, calibration_figures, figures
 from penstock.errors import PenstockError
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Cache, Job, Replays, as_trace
@@ -173,8 +173,9 @@ def report(*, check: bool) -> int:
     DATA.write_text(data)
     (RESULTS / "accuracy.svg").write_text(plot(errors))
     failed = {row["error"][:100] for row in predicted().values() if row["error"]}
+    found = figures(errors) | {"calibration": calibration_figures()}
     counts = {"points": len(errors), "not replayed": sorted(failed)}
-    write_result("accuracy", "python benchmarks/accuracy.py report", counts | figures(errors))
+    write_result("accuracy", "python benchmarks/accuracy.py report", {**counts, **found})
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from measured import FIT, HELD_OUT
 from penstock.simulate import interval as intervals
-from penstock.simulate.interval import Interval, interval
+from penstock.simulate.interval import Interval, MeasuredPoint, interval
 from point_errors import BURST, METRICS, STEADY, UNSTATED, PointError
 
 DATA = Path(intervals.__file__).parent / "data" / intervals.FILE
@@ -85,6 +85,44 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
         "by all other points": groups(
             with_intervals(steady, lambda error: [e for e in agreeing if e is not error])
         ),
+    }
+
+
+def calibration_figures() -> dict[str, Any]:
+    """What a calibration does to the intervals of the points in the package: coverage and half
+    width, from points of other deployments, and from those of other models, engines and GPUs."""
+    raw, calibrated = intervals.measured_points(), intervals.calibrated_points()
+    sources = {
+        "without": (raw, lambda p: [q for q in raw if q.deployment != p.deployment]),
+        "with": (calibrated, lambda p: [q for q in calibrated if q.deployment != p.deployment]),
+        "with, by other groups": (calibrated, _of_other_groups),
+    }
+    return {
+        name: {metric: _coverage(metric, points, by) for metric in METRICS}
+        for name, (points, by) in sources.items()
+    }
+
+
+def _of_other_groups(point: MeasuredPoint) -> list[MeasuredPoint]:
+    here = point.conditions
+    others = (q for q in intervals.calibrated_points() if q.conditions.group != here.group)
+    return [other.of_group(here) for other in others]
+
+
+def _coverage(
+    metric: str,
+    points: Sequence[MeasuredPoint],
+    by: Callable[[MeasuredPoint], Sequence[MeasuredPoint]],
+) -> dict[str, float]:
+    pairs = [
+        (point.ratios[metric], found)
+        for point in points
+        if metric in point.ratios and (found := interval(point.conditions, metric, by(point)))
+    ]
+    return {
+        "points": len(pairs),
+        "covered": round(mean(found.low <= ratio <= found.high for ratio, found in pairs), 3),
+        "half width": round(median(found.half_width for _, found in pairs), 3),
     }
 
 

@@ -1,4 +1,4 @@
-"""Compares `penstock simulate` with published runs: benchmarks/runs/*.yaml (docs/published-runs.md).
+"""Compares `penstock simulate` with published runs (docs/published-runs.md).
 
 python benchmarks/runs.py [--short] [--fresh] [--run NAME] [--seconds S]
 Predicts every row that is not yet in results/predicted_runs.csv (--fresh: all), and writes

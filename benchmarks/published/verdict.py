@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from math import sqrt
 
 from published.model import Case, Claim, Rule
 
+WIDEST = 0.25  # half-width of an interval, from which on it supports almost any figure
+TOO_WIDE = f"the figure is in the interval, which is wider than ±{WIDEST:.0%}"
 MANY = "the verdict depends on what the source does not state"
 
 
@@ -29,7 +32,8 @@ def of_case(claim: Claim, case: Case) -> tuple[Verdict, str]:
             return Verdict.DOES_NOT_FIT, ""
         return Verdict.UNKNOWN, "the difference is within the error of the memory check"
     if case.low <= claim.figure <= case.high:
-        return Verdict.SUPPORTED, ""
+        is_narrow = sqrt(case.high / case.low) <= 1 + WIDEST
+        return (Verdict.SUPPORTED, "") if is_narrow else (Verdict.UNKNOWN, TOO_WIDE)
     return (Verdict.ABOVE if claim.figure > case.high else Verdict.BELOW), ""
 
 

@@ -20,7 +20,7 @@ from penstock.cli.main import main
 from penstock.errors import BenchError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
-from penstock.simulate.calibration import Factors, corrected, with_fixed_ttft
+from penstock.simulate.calibration import Factors, corrected
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import Cache, Job, Replays, as_trace
@@ -123,7 +123,7 @@ def replayed(
         )
         for phase in phases(engines.chunk, engines)
     ]
-    results = [with_fixed_ttft(each, hidden.fixed_ttft_ms) for each in replays.run(jobs)]
+    results = [hidden.frontend_time.added_to(each) for each in replays.run(jobs)]
     return [served_requests(each) for each in results], engines
 
 
