@@ -151,7 +151,8 @@ CLAIMS = (
         "other arrivals, router settings and KV transfer rates; none of them gives the published "
         "TTFT. The predicted time from the first to the last token is 8% longer than the "
         "published one.",
-        change="With prefill at 0.65 × the predicted speed, the predicted TTFT is near the published "
-        "one. Whether prefill is the cause is an open question, so no prediction uses this factor.",
+        change="With prefill at 0.65 × the predicted speed, the predicted TTFT is near the "
+        "published one. Whether prefill is the cause is an open question, so no prediction uses "
+        "this factor.",
     ),
 )
