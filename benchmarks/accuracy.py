@@ -27,7 +27,7 @@ from typing import Any
 
 import measured
 from accuracy_plot import plot
-from accuracy_report import DATA, as_data, calibration_figures, figures
+from accuracy_report import DATA, as_data, calibration_figures, center_figures, figures
 from penstock.errors import PenstockError
 from penstock.simulate.metrics import served_requests
 from penstock.simulate.replay import Cache, Job, Replays, as_trace
@@ -174,6 +174,7 @@ def report(*, check: bool) -> int:
     (RESULTS / "accuracy.svg").write_text(plot(errors))
     failed = {row["error"][:100] for row in predicted().values() if row["error"]}
     found = figures(errors) | {"calibration": calibration_figures()}
+    found |= {"corrected by the nearest points": center_figures(errors)}
     counts = {"points": len(errors), "not replayed": sorted(failed)}
     write_result("accuracy", "python benchmarks/accuracy.py report", {**counts, **found})
     return 0

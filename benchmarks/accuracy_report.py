@@ -88,6 +88,36 @@ def figures(errors: Sequence[PointError]) -> dict[str, Any]:
     }
 
 
+def center_figures(errors: Sequence[PointError]) -> dict[str, Any]:
+    """Median error of predictions, and of predictions that are multiplied by the median ratio of
+    the 12 nearest of all other points, or of those of other sources."""
+    agreeing = _agreeing(errors)
+    others = {
+        "all other points": lambda e: [o for o in agreeing if o is not e],
+        "points of other sources": lambda e: _other_sources(e, agreeing),
+    }
+    return {
+        name: {metric: _centers(metric, agreeing, by) for metric in METRICS}
+        for name, by in others.items()
+    }
+
+
+def _centers(
+    metric: str, errors: Sequence[PointError], by: Callable[[PointError], list[PointError]]
+) -> dict[str, float]:
+    plain, corrected = [], []
+    for error in (e for e in errors if metric in e.ratios):
+        here = error.conditions
+        same = [o for o in by(error) if o.conditions.group == here.group and metric in o.ratios]
+        if len(same) >= intervals.FEWEST:
+            nearest = sorted(same, key=lambda o: o.conditions.distance(here))[: intervals.NEAREST]
+            center = median(o.ratios[metric] for o in nearest)
+            plain.append(abs(1 / error.ratios[metric] - 1))
+            corrected.append(abs(center / error.ratios[metric] - 1))
+    medians = {"error": median(plain), "corrected error": median(corrected)}
+    return {"points": len(plain)} | {name: round(error, 3) for name, error in medians.items()}
+
+
 def calibration_figures() -> dict[str, Any]:
     """What a calibration does to the intervals of the points in the package: coverage and half
     width, from points of other deployments, and from those of other models, engines and GPUs."""

@@ -57,7 +57,7 @@ def _notes(quick: QuickRun) -> Iterator[str]:
     figures, speed = quick.figures, quick.endpoint.speed
     yield f"{figures.requests} requests in {figures.seconds:.0f} s"
     yield f"prompts of {figures.prompt_tokens:,} tokens that no prefix cache has"
-    yield "repeatability: difference between the halves of the measurement"
+    yield "repeatability: difference between the first and the second half of a phase"
     if speed != 1:
         yield simulated_time(speed)
     if quick.calibration is None:

@@ -92,7 +92,7 @@ def add_calibration(parser: argparse._ActionsContainer, more: str = "") -> None:
         type=Path,
         metavar="FILE",
         help=f"{more}correct predictions with the factors in FILE, which `bench --calibrate` wrote "
-        "(default: step times as measured, and a time of the frontend from published TTFTs)",
+        "(default: no factors, and the time of the frontend that is fitted to published TTFTs)",
     )
 
 

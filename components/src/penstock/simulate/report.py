@@ -72,7 +72,7 @@ NOT_STEADY = " (not steady)"  # after the name of a graph
 FEW_REQUESTS = 100  # below which the p99 is the maximum
 FEW = " (few: the p99 is the maximum)"
 FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
-QUEUED = "requests queue in the frontends, which is not simulated"
+QUEUED = "requests may queue in the frontends, which is not simulated"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )

@@ -37,11 +37,13 @@ COLUMNS = (
     "SLO met",
     "ratio",
 )
+POINTS = f"more than {SLO_MARGIN * 100:g} percentage point"
 METRIC = (
-    "ratio: the geometric mean over TTFT p50, p90 and p99, the graph's divided by that of the "
-    "settings (above 1: better); the share within the SLO comes first; rejected: "
-    + ", ".join(f"{what} more than {margin:.0%} higher" for what, margin in MARGINS.values())
-    + f", or the share within the SLO more than {SLO_MARGIN * 100:g} percentage point lower"
+    "order: by the share of requests within the SLO, then by the ratio; ratio: TTFT with the "
+    "graph's settings divided by TTFT with the new ones, geometric mean over p50, p90 and p99 "
+    f"(above 1: better); rejected: the share within the SLO {POINTS} lower, or, unless it is "
+    f"{POINTS} higher, "
+    + " or ".join(f"{what} more than {margin:.0%} higher" for what, margin in MARGINS.values())
 )
 LEGEND = (
     "scale: prefill_load_scale; credit: overlap_score_credit; queue: queue_threshold; "
@@ -60,7 +62,7 @@ def report_of(tuning: Tuning) -> Report:
             _table(confirmation.base, trials, has_bounds=True),
         ]
     replays = f"{tuning.replays} replays of {tuning.base.row.requests:,} measured requests or more"
-    possible = f"prefix hits: at most {tuning.possible_hits:.1%} with one cache without a limit"
+    possible = f"prefix-cache hit rate of one unlimited cache: {tuning.possible_hits:.1%}"
     remarks = [tuning.hint.reason] if tuning.hint else []
     state = State.MET if tuning.is_changed else State.NONE
     return Report(

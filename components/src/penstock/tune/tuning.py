@@ -242,7 +242,8 @@ def indifference(row: Row, loaded: LoadedWorkload) -> str:
         return ""
     return (
         f"requests hardly queue (p90 of the prefill queue time is {queued:.0%} of that of TTFT), "
-        f"and at most {max(0.0, missed):.0%} of the input tokens miss a prefix hit that is possible"
+        f"and possible prefix-cache hits are lost for at most {max(0.0, missed):.0%} of the input "
+        "tokens"
     )
 
 
@@ -279,8 +280,9 @@ def hint_of(row: Row, requests: Sequence[Request]) -> Hint | None:
     reason = (
         f"{shared:.0%} of the input tokens are in prefixes that earlier requests had, and each of "
         f"{row.replayable.choices} workers runs about {running / row.replayable.choices:.1f} "
-        "requests at a time. With prefill_load_scale 1, the router counts one of them as much as "
-        "the prefill of such a prefix, and leaves the worker that has it cached"
+        "requests at a time. With prefill_load_scale 1, the router counts a running request as "
+        "much as the prefill of such a prefix, so it sends requests to workers that do not have "
+        "their prefix cached"
     )
     return Hint(settings=HINTED, reason=reason)
 

@@ -60,8 +60,9 @@ class Lengths(Spec):
     )
     quantiles: Items[Quantile] | None = Field(
         default=None,
-        description="Recorded distribution: [share of the requests, tokens] that rise from share 0 "
-        "to share 1; lengths between two of them are equally likely.",
+        description="Recorded distribution: entries [share of the requests, tokens], where this "
+        "share has at most so many tokens. Shares rise from 0 to 1. Lengths between two entries "
+        "are equally likely.",
     )
     max: Positive | None = Field(
         default=None, description="Maximum; longer samples are cut to it. Unset: no maximum."
@@ -196,7 +197,7 @@ class Arrival(Spec):
     bursts: Bursts | None = Field(default=None, description="Poisson arrivals with bursts.")
     ladder: Ladder | None = Field(
         default=None,
-        description="Stages with a rate each, on the same caches; simulate reports each stage.",
+        description="Stages with one rate each, in one replay; simulate reports each stage.",
     )
 
     @model_validator(mode="after")
@@ -244,13 +245,13 @@ class Conversation(Spec):
     )
     cached_output: bool = Field(
         default=False,
-        description="Whether the next turn finds the output in a prefix cache: true where the chat "
-        "template repeats it unchanged, false for models whose reasoning it drops.",
+        description="Whether the next turn finds the output in a prefix cache: true if the chat "
+        "template repeats outputs unchanged, false if it removes the reasoning.",
     )
     start: Literal["random", "first"] = Field(
         default="random",
-        description="Turn at which the first conversation of each closed-loop client begins. At "
-        "the first turn, clients of equal conversations stay in lockstep.",
+        description="Turn at which the first conversation of each closed-loop client begins. With "
+        "`first`, clients with equal conversations send the same turn at the same time.",
     )
 
 
