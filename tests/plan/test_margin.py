@@ -61,6 +61,9 @@ def test_a_part_without_measured_points_is_not_met(monkeypatch: pytest.MonkeyPat
     (only,) = margins(row(), Slo(ttft_ms=TAKES_MS * 100), 0.95)
     assert only.highest is None
     assert not only.is_met
+    line = margin_line(row(), [only])
+    assert line == "not known: too few measured points of TTFT at such a load"
+    measured(monkeypatch)
     assert margin_line(row(), [only]).startswith("not known: no measured point for ")
 
 
@@ -83,7 +86,9 @@ def test_the_end_to_end_latency_needs_both_intervals(
     (only,) = margins(row(), Slo(e2e_ms=9000), 0.95)
     assert only.predicted == pytest.approx(150)
     assert only.highest is None
-    assert margin_line(row(), [only]).startswith("not known: no measured point for ")
+    missing = {"ttft": "ITL", "itl": "TTFT"}[known]
+    line = margin_line(row(), [only])
+    assert line == f"not known: too few measured points of {missing} at such a load"
 
 
 def test_long_latencies_are_written_without_an_exponent() -> None:

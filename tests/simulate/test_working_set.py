@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.simulate.study import Row
-from penstock.simulate.working_set import needed_again, working_set
+from penstock.simulate.working_set import needed_again, possible_hits, working_set
 from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import replayed_deployment
@@ -78,3 +78,10 @@ def test_nothing_is_compared_without_a_cache_or_shared_prefixes() -> None:
     alone = parse_workload("requests: 9\ninput: 99\noutput: 8\narrival: {poisson: 4}\n", "a.yaml")
     assert working_set(row(enable_prefix_caching=False), PROMPTS) is None
     assert working_set(row(), alone) is None
+
+
+def test_possible_hits_include_outputs_where_workers_have_them() -> None:
+    first = replace(request(0, 1, 2, session="a"), output_tokens=2 * BLOCK_TOKENS)
+    later = request(None, 1, 2, 3, 4, 5, session="a")
+    assert possible_hits([first, later]) == 2 / 5
+    assert possible_hits([first, later], with_outputs=True) == 4 / 5

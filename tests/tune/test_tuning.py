@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.cli import plan_router as command
 from penstock.errors import SimulationError
+from penstock.manifests.deployment import Role
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Row, Study
 from penstock.tune import report, tuning
@@ -16,11 +18,13 @@ from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid, setting
 from penstock.tune.tuning import (
     MIN_REQUESTS,
     Confirmation,
+    Hint,
     Search,
     exceeded,
     halves,
     is_hopeful,
     parts_of,
+    possible_hits_of,
     ranked,
     ratio_of,
     with_enough_requests,
@@ -118,7 +122,7 @@ def test_without_queues_the_reason_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     assert "requests hardly queue (p90 of the prefill queue time is 10%" in report.recommendation(
         outcome
     )
-    monkeypatch.setattr(tuning, "possible_hits", lambda _: 0.9)  # which no replay finds
+    monkeypatch.setattr(tuning, "possible_hits", lambda *_, **__: 0.9)  # which no replay finds
     assert not tuned(lambda settings, seed: {"ttft_ms": 100.0}).indifference
 
 
@@ -348,3 +352,24 @@ def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.Mon
     assert enough(conversations(9000), 1, monkeypatch) == 9000
     assert enough(conversations(300, every_s=0.01), 9, monkeypatch) == MAX_REPLAYED_REQUESTS
     assert enough(LOADED, 9, monkeypatch) == LOADED.workload.requests
+
+
+def test_the_reason_is_left_out_where_settings_make_little_difference() -> None:
+    outcome = tuned(lambda settings, seed: {"ttft_ms": 100.0})
+    explained = replace(outcome, hint=Hint(settings=TUNED, reason="most of it is shared"))
+    assert "most of it is shared" in text_of(report.report_of(explained))
+    indifferent = replace(explained, indifference="requests hardly queue")
+    assert "most of it is shared" not in text_of(report.report_of(indifferent))
+
+
+def test_cached_outputs_are_possible_hits_of_aggregated_workers_only() -> None:
+    conversations = parse_workload(
+        "requests: 40\ninput: 64\noutput: 640\narrival: {poisson: 1}\n"
+        "conversation: {turns: 4, cached_output: true}\n",
+        "conversations.yaml",
+    )
+    row = tuned(lambda settings, seed: {"ttft_ms": 100.0}).base.row
+    (pool,) = row.replayable.pools
+    prefill = replace(row.replayable, pools=(replace(pool, role=Role.PREFILL),))
+    aggregated = possible_hits_of(row, conversations, seed=0)
+    assert aggregated > possible_hits_of(replace(row, replayable=prefill), conversations, 0) > 0

@@ -105,6 +105,30 @@ GOOD = "input: 1024\noutput: 256\narrival: {poisson: 2}\n"
             "the list is empty",
         ),
         (
+            GOOD.replace("poisson: 2", f"ladder: {{rates: {[1] * 101}, seconds: 60}}"),
+            3,
+            "arrival.ladder.rates",
+            "101 stages are more than the limit of 100",
+        ),
+        (
+            GOOD.replace("poisson: 2", "ladder: {rates: [1, 0], seconds: 60}"),
+            3,
+            "arrival.ladder.rates[1]",
+            "must be more than 0, got 0. Fix: Set it to more than 0.",
+        ),
+        (
+            GOOD.replace("poisson: 2", "ladder: {rates: 4, seconds: 60}"),
+            3,
+            "arrival.ladder.rates",
+            "must be a list, got the number 4. Fix: Write a list.",
+        ),
+        (
+            GOOD.replace("1024", "{quantiles: [[0, 5, 6], [1, 9]]}"),
+            1,
+            "input.quantiles[0]",
+            "must have at most 2 items, got 3. Fix: Remove the other items.",
+        ),
+        (
             GOOD.replace("poisson: 2", "ladder: {rates: [1, 99999], seconds: 60}"),
             3,
             "arrival.ladder",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.engines.dry_run.model_folders import complete_config, folder_for
 from penstock.engines.dry_run.protocol import Accepted, Refused, Undecided, decode, encode
+from penstock.hardware import GPUS
 
 from .configurations import MODEL, configuration
 
@@ -22,7 +23,7 @@ def test_the_line_has_the_gpu_and_the_folder_instead_of_the_model(tmp_path: Path
     assert asked["hardware"] == {
         "name": "NVIDIA H200",
         "capability": [9, 0],
-        "memory_bytes": int(140.4 * 2**30),
+        "memory_bytes": int(GPUS["h200"].memory_gib * 2**30),
         "count": 8,
     }
 

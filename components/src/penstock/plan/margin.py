@@ -113,7 +113,11 @@ def shown_ms(value: float) -> str:
 
 def margin_line(row: Row, row_margins: Sequence[Margin], coverage: float = COVERAGE) -> str:
     """`ITL up to 20.9 ms of 20 ms: above the SLO within the 90% interval`."""
-    if any(margin.highest is None for margin in row_margins):
+    if unknown := [margin.name for margin in row_margins if margin.highest is None]:
+        if intervals := row_intervals(row, coverage):
+            # Idle requests and load have their own intervals of TTFT.
+            missing = [name.upper() for name in PREDICTED if name not in intervals] or unknown
+            return f"not known: too few measured points of {' and '.join(missing)} at such a load"
         return f"not known: {no_points(row.replayable)}"
     above = [margin for margin in row_margins if not margin.is_met]
     texts = ", ".join(

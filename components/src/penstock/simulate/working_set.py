@@ -89,17 +89,22 @@ def needed_again(requests: Sequence[Request], request_ms: float) -> int:
     return max(held, default=0) * BLOCK_TOKENS
 
 
-def possible_hits(requests: Sequence[Request]) -> float:
+def possible_hits(requests: Sequence[Request], *, with_outputs: bool = False) -> float:
     """Share of the input tokens that requests before had at the same place, which one cache without
-    a limit would find. Of the later half, as caches are empty at first."""
+    a limit would find. Of the later half, as caches are empty at first. ``with_outputs``: turns of
+    a conversation also find the outputs before them."""
     seen = set[int]()
+    before = dict[str, int]()  # tokens of a conversation after its last turn
     hits = tokens = 0
     for number, request in enumerate(requests):
         known = next((i for i, block in enumerate(request.blocks) if block not in seen), None)
         if 2 * number >= len(requests):
             tokens += request.input_tokens
             cached = len(request.blocks) if known is None else known
+            cached = max(cached, before.get(request.session, 0) // BLOCK_TOKENS)
             hits += min(request.input_tokens, cached * BLOCK_TOKENS)
+        if with_outputs and request.session:
+            before[request.session] = request.tokens
         seen.update(request.blocks)
     return hits / tokens if tokens else 0.0
 

@@ -255,7 +255,8 @@ def _out_of_bounds(path: Path, error: ErrorDetails) -> Text:
     limit = error["ctx"][name]
     bound = f"{words} {plain_number(limit)}"
     message = f"must be {bound}, got {shown(path, error['input'])}"
-    return Text(message=message, fix=f"Set {path[-1]} to {bound}.")
+    name = "it" if isinstance(path[-1], int) else path[-1]  # an item of a list
+    return Text(message=message, fix=f"Set {name} to {bound}.")
 
 
 def _not_a_multiple(path: Path, error: ErrorDetails) -> Text:
@@ -266,6 +267,12 @@ def _not_a_multiple(path: Path, error: ErrorDetails) -> Text:
 
 def _empty(path: Path, error: ErrorDetails) -> Text:
     return Text(message="must not be empty", fix="Write a value, or remove the key.")
+
+
+def _too_long(path: Path, error: ErrorDetails) -> Text:
+    most, length = error["ctx"]["max_length"], error["ctx"]["actual_length"]
+    message = f"must have at most {most} items, got {length}"
+    return Text(message=message, fix="Remove the other items.")
 
 
 def _pattern(path: Path, error: ErrorDetails) -> Text:
@@ -309,6 +316,8 @@ def _other_type_fix(kind: str, path: Path, value: Any) -> tuple[str, ProblemKind
     if kind in ("dict_type", "model_type"):
         return section_fix(value) or f"Write {EXPECTED[kind]}.", ProblemKind.SECTION
     if kind == "tuple_type" and not isinstance(value, dict):
+        if isinstance(value, (int, float)):  # the items may be numbers, without quotes
+            return "Write a list.", other
         return list_fix(value) or f"Write a list: [{_quoted(path, value)}]", other
     if kind == "int_type" and isinstance(value, float) and value.is_integer():
         return f"Write {int(value)}.", other
@@ -370,6 +379,7 @@ _DESCRIBE: dict[str, Callable[[Path, ErrorDetails], Text]] = {
     "string_too_short": _empty,
     "string_pattern_mismatch": _pattern,
     "multiple_of": _not_a_multiple,
+    "too_long": _too_long,
 }
 
 

@@ -62,8 +62,8 @@ def report_of(tuning: Tuning) -> Report:
             _table(confirmation.base, trials, has_bounds=True),
         ]
     replays = f"{tuning.replays} replays of {tuning.base.row.requests:,} measured requests or more"
-    possible = f"prefix-cache hit rate of one unlimited cache: {tuning.possible_hits:.1%}"
-    remarks = [tuning.hint.reason] if tuning.hint else []
+    possible = f"prefix-cache hit rate of one unlimited cache: about {tuning.possible_hits:.1%}"
+    remarks = [tuning.hint.reason] if tuning.hint and not tuning.indifference else []
     state = State.MET if tuning.is_changed else State.NONE
     return Report(
         kind="Router settings",

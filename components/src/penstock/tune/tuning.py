@@ -12,6 +12,7 @@ from math import exp, log, sqrt
 from statistics import fmean, median, stdev
 
 from penstock.errors import SimulationError
+from penstock.manifests.deployment import Role
 from penstock.manifests.source import Source
 from penstock.simulate.metrics import served_requests, steady_requests
 from penstock.simulate.model import Replayable
@@ -237,7 +238,7 @@ def is_hopeful(base: Trial, trial: Trial) -> bool:
 def indifference(row: Row, loaded: LoadedWorkload) -> str:
     """Why router settings make little difference, as a clause; empty where they may make one."""
     queued = queue_share(row)
-    missed = possible_hits(loaded.requests(0)) - row.metrics[0].prefix_hit_rate
+    missed = possible_hits_of(row, loaded, seed=0) - row.metrics[0].prefix_hit_rate
     if queued >= QUEUED or missed >= MISSED:
         return ""
     return (
@@ -245,6 +246,14 @@ def indifference(row: Row, loaded: LoadedWorkload) -> str:
         f"and possible prefix-cache hits are lost for at most {max(0.0, missed):.0%} of the input "
         "tokens"
     )
+
+
+def possible_hits_of(row: Row, loaded: LoadedWorkload, seed: int) -> float:
+    """As `possible_hits`; prefill workers never have outputs."""
+    conversation = loaded.workload.conversation
+    is_aggregated = all(pool.role is not Role.PREFILL for pool in row.replayable.pools)
+    with_outputs = is_aggregated and conversation is not None and conversation.cached_output
+    return possible_hits(loaded.requests(seed), with_outputs=with_outputs)
 
 
 def queue_share(row: Row) -> float:
@@ -268,11 +277,11 @@ class Hint:
 HINTED = RouterSettings(prefill_load_scale=8.0)
 
 
-def hint_of(row: Row, requests: Sequence[Request]) -> Hint | None:
+def hint_of(row: Row, shared: float) -> Hint | None:
     """Where most of the input is shared, Dynamo's default moves requests away from the worker that
     has their prefix: it weighs the blocks of each running request as high as blocks to prefill, and
-    a running request has as many blocks as the prefix. None where it does not."""
-    shared = possible_hits(requests)
+    a running request has as many blocks as the prefix. None where it does not. ``shared``: as
+    `possible_hits`."""
     if shared < SHARED or row.replayable.choices == 1:
         return None
     steadiness = row.steadiness
@@ -377,14 +386,14 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
             finalists=tuple(ranked(current, best)),
             others=tuple(trial for trial in rest if trial not in best),
         )
-    requests = parts.choice.workload.requests(parts.choice.first_seed)
+    possible = possible_hits_of(base.row, parts.choice.workload, parts.choice.first_seed)
     return Tuning(
         deployment=deployment,
         parts=parts,
         base=base,
         trials=tuple(order),
-        hint=hint_of(base.row, requests),
-        possible_hits=possible_hits(requests),
+        hint=hint_of(base.row, possible),
+        possible_hits=possible,
         indifference=indifference(base.row, parts.choice.workload),
         confirmation=confirmation,
         replays=search.done,

@@ -21,6 +21,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULT_REQUESTS = 500
 MAX_SAMPLED_REQUESTS = 1_000_000  # take some GiB of memory, and an hour of replay
 MAX_CV = 5
+MAX_STAGES = 100  # of a ladder: each has a row in the output
 P99 = NormalDist().inv_cdf(0.99)
 
 
@@ -171,6 +172,9 @@ class Ladder(Spec):
     def _check(self) -> Self:
         if not self.rates:
             raise field_error("rates", "the list is empty", "Add the rate of each stage.")
+        if len(self.rates) > MAX_STAGES:
+            message = f"{len(self.rates):,} stages are more than the limit of {MAX_STAGES}"
+            raise field_error("rates", message, "Remove rates, or use a `ramp`.")
         return self
 
     @property
