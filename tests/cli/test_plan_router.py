@@ -16,8 +16,8 @@ SINGLE = str(GRAPHS / "gpt-oss-20b-h100.yaml")
 ROUTER = '''"--router-mode"
                 - "kv"'''
 MANIFEST = str(Path(__file__).parents[1] / "golden" / "dynamo" / "gpt-oss-120b-b200-disagg.yaml")
-# Dynamo's default weighs cached prompts less than this traffic needs: in two runs
-# the lower bound of the ratio was 1.16 and 1.17; needed is 1.03.
+# Dynamo's default moves requests away from the worker that has their prefix: the lower bound of the
+# ratio was 1.80; needed is 1.03.
 GRAPH = """\
 model: {id: openai/gpt-oss-120b, context_length: 32768}  # ours
 hardware: {gpu: b200}
@@ -28,11 +28,11 @@ engine:
 worker: {replicas: 8, gpus: 1}
 """
 WORKLOAD = """\
-requests: 400
-input: {mean: 8192, cv: 1, max: 24000}
-output: 40
-arrival: {poisson: 150}
-system_prompts: {tokens: 4096, count: 60}
+requests: 600
+input: {mean: 17000, cv: 0.01, max: 18000}
+output: 20
+arrival: {poisson: 60}
+system_prompts: {tokens: 16384, count: 30}
 """
 
 
@@ -53,8 +53,8 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     target = tmp_path / "tuned.yaml"
     argv = ["plan", "--router", graph, "--workload", workload, "--ttft", "2s"]
     output = output_of([*argv, "-o", str(target)])
-    assert "choice (seeds 0 to 2), the best of 18 combinations:" in output
-    assert "confirmation (seeds 3 to 8):" in output
+    assert "choice (seeds 0 to 1), the best of 18 combinations:" in output
+    assert "confirmation (seeds 2 to 5):" in output
     assert "recommended: prefill_load_scale" in output
     assert f"wrote {target}" in output
     text = target.read_text()
@@ -64,9 +64,9 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     assert main(["check", str(target)]) == 0
     # The same question again, from the cache, as JSON.
     document = json.loads(output_of([*argv, "--json"]))
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert document["recommended"]["is_changed"]
-    base, best = document["confirmation"]["settings"]
+    base, best, *_ = document["confirmation"]["settings"]
     p90 = [settings["figures"]["ttft_p90_ms"]["median"] for settings in (base, best)]
     assert p90[1] < p90[0]
     assert best["ratio"]["low"] > 1.03
@@ -80,7 +80,7 @@ def test_better_settings_are_written_into_a_copy_of_the_graph(
     ("argv", "code", "message"),
     [
         ([DISAGG, "--set", "router.mode=round-robin"], 17, "round-robin has no settings to tune"),
-        ([DISAGG, "--set", "router.mode=random"], 17, "router.mode: random cannot be replayed"),
+        ([DISAGG, "--set", "router.mode=random"], 17, "random has no settings to tune"),
         ([SINGLE], 17, "1×1 worker: no pool has two workers"),
         ([SINGLE, "--set", "worker.replicas=2", "-o", "new.yaml"], 2, "-o: writes the file's own"),
         ([MANIFEST, "-o", "new.yaml"], 2, "-o: writes graphs, and this is a DGD manifest"),
@@ -108,9 +108,12 @@ def test_a_manifest_with_another_router_mode_names_no_field_of_a_graph(tmp_path:
 
 
 @pytest.mark.needs("sim")
-def test_too_little_traffic_is_refused(files: tuple[str, str]) -> None:
+def test_too_little_traffic_is_refused(files: tuple[str, str], tmp_path: Path) -> None:
     graph, workload = files
-    Path(workload).write_text(WORKLOAD.replace("400", "150"))
-    assert "the workload has 150 requests; at least 200 are needed" in error_of(
+    trace = tmp_path / "short.jsonl"
+    row = '{"timestamp": %d, "input_length": 64, "output_length": 5, "hash_ids": [%d]}'
+    trace.write_text("\n".join(row % (10 * number, number) for number in range(300)))
+    Path(workload).write_text("trace: {format: mooncake, file: short.jsonl}\n")
+    assert "half of the trace has 150 requests; at least 200 are needed" in error_of(
         ["plan", "--router", graph, "--workload", workload], 17
     )

@@ -13,10 +13,12 @@ from penstock.errors import SimulationError
 from penstock.manifests.deployment import Role
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Row, Study
+from penstock.simulate.window import Steadiness
 from penstock.tune import report, tuning
 from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid, settings_of
 from penstock.tune.tuning import (
     MIN_REQUESTS,
+    MOST_REQUESTS,
     Confirmation,
     Hint,
     Search,
@@ -319,30 +321,32 @@ def enough(loaded: LoadedWorkload, request_s: float, monkeypatch: pytest.MonkeyP
         return [Row(replayable=deployments[0], metrics=(metrics(),), results=(result,))]
 
     monkeypatch.setattr(Study, "rows", rows)
-    monkeypatch.setattr(Study, "steady_rows", lambda *_: [])  # no settings make it steady
     return with_enough_requests(loaded, deployment(), REPLAYS).workload.requests
 
 
+@pytest.mark.parametrize(("needed", "expected"), [(2000, 2560), (10**6, MOST_REQUESTS)])
 def test_traffic_is_lengthened_until_caches_are_full_and_replays_are_steady(
-    monkeypatch: pytest.MonkeyPatch,
+    needed: int, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """``needed``: requests with which a replay is steady with the settings of the hint."""
     text = "requests: 300\ninput: 4096\noutput: 9\narrival: {poisson: 4}\nsystem_prompts: "
     shared = parse_workload(f"{text}{{tokens: 2048, count: 64}}\n", "docs.yaml")
-    assert enough(shared, 1, monkeypatch) == 20 * 64
-    lengths = {1: 2560, 8: 5120}  # with which a replay is steady, by scale
+    asked = []
 
-    def steady_rows(study: Study, graphs: list[Any], _: object) -> list[Row]:
-        assert study.workload.workload.requests == 1280
-        summaries = ({"num_requests": lengths[settings_of(g).prefill_load_scale]} for g in graphs)
-        results = [{**steady(), "summary": summary} for summary in summaries]
-        return [
-            Row(replayable=graph, metrics=(metrics(),), results=(result,))
-            for graph, result in zip(graphs, results, strict=True)
-        ]
+    def row(graph: Any, requests: int) -> Row:
+        is_hinted = settings_of(graph).prefill_load_scale == 8
+        window_s = 100.0 if is_hinted and requests >= needed else 3.0
+        state = Steadiness(window_s=window_s, request_s=1, offered_rate=4, served_rate=4)
+        return Row(replayable=graph, metrics=(metrics(steadiness=state),), results=(steady(),))
 
-    monkeypatch.setattr(Study, "steady_rows", steady_rows)
-    longer = with_enough_requests(shared, deployment(), REPLAYS)
-    assert longer.workload.requests == 2560
+    def rows(study: Study, graphs: list[Any], _: object) -> list[Row]:
+        requests = study.workload.workload.requests or 0
+        asked.append(requests)
+        return [row(graph, requests) for graph in graphs]
+
+    monkeypatch.setattr(Study, "rows", rows)
+    assert with_enough_requests(shared, deployment(), REPLAYS).workload.requests == expected
+    assert asked[0] == 20 * 64
 
 
 def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log, sqrt
+from math import ceil, exp, log, sqrt
 from statistics import fmean, median, stdev
 
 from penstock.errors import SimulationError
@@ -39,6 +39,7 @@ MIN_REQUESTS = 200  # of a replay: half of them may be warm-up, and the p99 need
 # Requests for each shared prefix: with 20, the first tenth of a replay, which is not measured, has
 # used 86 % of the prefixes.
 REQUESTS_PER_PREFIX = 20
+MOST_REQUESTS = 5000  # of a replay that is lengthened until it is steady: there are fifty of them
 LATENCIES = ("ttft_p50_ms", "ttft_p90_ms", "ttft_p99_ms")  # the ratio is their geometric mean
 # By how much a latency may be higher, unless more requests meet the SLO. Replays of the same
 # settings differ by 4 %, and in the p99 by more.
@@ -101,8 +102,9 @@ def parts_of(loaded: LoadedWorkload, replays: Replays, seeds: int) -> Parts:
 def with_enough_requests(
     loaded: LoadedWorkload, deployment: Replayable, replays: Replays
 ) -> LoadedWorkload:
-    """The workload with so many requests that the caches have filled and a replay is steady, with
-    the settings of the graph or those of the hint; a trace and a ramp are unchanged."""
+    """The workload with so many requests that the caches have filled and a replay is steady with
+    the settings of the graph or those of the hint, or with MOST_REQUESTS; a trace and a ramp are
+    unchanged."""
     workload = loaded.workload
     sampled, rate = workload.fixed_requests, workload.mean_rate
     if sampled is None or rate is None:
@@ -115,15 +117,17 @@ def with_enough_requests(
         took = [request.e2e_ms for request in served_requests(row.results[0])]
         request_s = fmean(took or [0]) / 1000
         requests = max(requests, steady_state_requests(workload, rate=rate, request_s=request_s))
-    most = max(sampled, MAX_REPLAYED_REQUESTS)
-    longer = loaded.with_workload(workload.with_requests(min(requests, most)))
-    study = Study(workload=longer, replays=replays, seeds=1)
-    candidates = dict.fromkeys([settings_of(deployment), HINTED])
-    rows = study.steady_rows([with_settings(deployment, each) for each in candidates], None)
-    steady = [int(row.results[0]["summary"]["num_requests"]) for row in rows if row.is_steady]
-    if not steady:
-        return longer
-    return longer.with_workload(workload.with_requests(min(steady)))
+    requests = min(requests, max(sampled, MAX_REPLAYED_REQUESTS))
+    settings = dict.fromkeys([settings_of(deployment), HINTED])
+    candidates = [with_settings(deployment, each) for each in settings]
+    while True:
+        loaded = loaded.with_workload(workload.with_requests(requests))
+        rows = Study(workload=loaded, replays=replays, seeds=1).rows(candidates, None)
+        growth = min((row.steadiness.growth for row in rows if row.steadiness), default=1.0)
+        longer = min(ceil(requests * growth), max(requests, MOST_REQUESTS))
+        if longer == requests:
+            return loaded
+        requests = longer
 
 
 def halves(loaded: LoadedWorkload) -> tuple[LoadedWorkload, LoadedWorkload]:
