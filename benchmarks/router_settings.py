@@ -72,6 +72,7 @@ CACHED = 0.85  # of the shared tokens, at a load of 1
 PROBE_TOKENS = 32_768  # of the prompt that shows the prefill rate
 SEEDS, SHORT_REQUESTS = 2, 300
 HELD_OUT_SEED, HELD_OUT_SEEDS, LOOKED_AT = 100, 3, 6
+OTHER_TOKENS = 2048  # of a short request
 FIRST_OTHER = 10**9  # above the ids of all sampled blocks
 GOOD = 0.9  # of the best gain
 
@@ -85,7 +86,7 @@ class Kind:
     cv: float = 0.3  # of the input and the output
     turns: int = 1
     think_s: float = 0.0
-    others: int = 0  # every n-th request is short, and shares nothing
+    has_others: bool = False  # every second request is short, and shares nothing
 
 
 KINDS = {
@@ -95,7 +96,7 @@ KINDS = {
     "applications": Kind(prefix=6144, prefixes=100, own=2000, output=200, cv=0.6),
     "agents": Kind(prefix=12_288, prefixes=8, own=1500, output=300, turns=8, think_s=3),
     "private sessions": Kind(own=3000, output=250, turns=10, think_s=5),
-    "documents and chat": Kind(prefix=32_768, prefixes=32, own=1000, output=250, others=2),
+    "documents and chat": Kind(prefix=32_768, prefixes=32, own=1000, output=250, has_others=True),
     "uneven documents": Kind(prefix=20_480, prefixes=40, own=4000, output=300, cv=2),
 }
 
@@ -151,22 +152,21 @@ def workload_of(name: str, rate: float) -> LoadedWorkload:
     if is_session:
         document["conversation"] = {"turns": kind.turns, "think": kind.think_s}
     loaded = parse_workload(json.dumps(document), f"{name}.yaml")
-    return replace(loaded, change=with_short_ones) if kind.others else loaded
+    return replace(loaded, change=with_short_ones) if kind.has_others else loaded
 
 
 def with_short_ones(requests: tuple[Request, ...]) -> tuple[Request, ...]:
-    """Every second request has 2,048 tokens that it shares with none."""
-    tokens = 2048
+    """Every second request has OTHER_TOKENS that it shares with none."""
     return tuple(
-        replace(request, input_tokens=tokens, blocks=other_blocks(number, tokens))
+        replace(request, input_tokens=OTHER_TOKENS, blocks=other_blocks(number))
         if number % 2
         else request
         for number, request in enumerate(requests)
     )
 
 
-def other_blocks(number: int, tokens: int) -> tuple[int, ...]:
-    count = tokens // BLOCK_TOKENS
+def other_blocks(number: int) -> tuple[int, ...]:
+    count = OTHER_TOKENS // BLOCK_TOKENS
     return tuple(range(FIRST_OTHER + number * count, FIRST_OTHER + (number + 1) * count))
 
 
@@ -179,8 +179,8 @@ def rate_of(case: Case, deployment: Replayable, replays: Replays) -> float:
     (row,) = Study(workload=probe, replays=replays, seeds=1).rows([deployment], None)
     prefill_rate = PROBE_TOKENS / (row.metrics[0].ttft_p50_ms / 1000)
     uncached = kind.own + (1 - CACHED) * kind.prefix
-    if kind.others:
-        uncached = (uncached + 2048) / 2
+    if kind.has_others:
+        uncached = (uncached + OTHER_TOKENS) / 2
     return case.load * deployment.pools[0].replicas * prefill_rate / uncached
 
 
@@ -210,8 +210,7 @@ def run(case: Case, requests: int | None) -> dict[str, Any]:
 
 def complete_grid(tuning: Tuning, held_out: Study) -> dict[str, Any]:
     """The recommendation against the best of all settings, on traffic that neither chose."""
-    everything = [DYNAMO_DEFAULT, *(s for s in grid() if s != DYNAMO_DEFAULT)]
-    trials = replayed(tuning.deployment, replace(held_out, seeds=1), everything)
+    trials = replayed(tuning.deployment, replace(held_out, seeds=1), grid())
     best = [trial.settings for trial in ranked(trials[0], trials)[:LOOKED_AT]]
     again = list(dict.fromkeys([DYNAMO_DEFAULT, tuning.recommended, *best]))
     base, *others = replayed(tuning.deployment, replace(held_out, seeds=HELD_OUT_SEEDS), again)

@@ -276,16 +276,15 @@ def compared(
 
 def idle_points() -> list[dict[str, Any]]:
     """The uncached prompts of runs with one request at a time, as points of TTFT intervals."""
-    points = []
+    points, predictions = [], predicted()
     for run in (r for r in runs().values() if r["kind"] == "single" and "arms" not in r):
+        (pool,) = deployment_of(run, {}).pools
+        timing = pool.engine["engine"]["timing_model"]["config"]
         for row in rows_of(run):
-            known = predicted().get(key_of(run, row))
+            known = predictions.get(key_of(run, row))
             name = next((n for n in ("ttft_p50_ms", "ttft_mean_ms") if n in row), None)
             if not known or known["error"] or name is None or row.get("hit"):
                 continue
-            (pool,) = deployment_of(run, row).pools
-            timing = pool.engine["engine"]["timing_model"]["config"]
-            tokens = row["input"]
             conditions = {
                 "engine": timing["backend"],
                 "gpu": run["graph"]["hardware"]["gpu"],
@@ -294,7 +293,7 @@ def idle_points() -> list[dict[str, Any]]:
                 "is_recent": True,
                 "gpus": pool.gpus,
                 "batch": 1.0,
-                "input_tokens": float(tokens),
+                "input_tokens": float(row["input"]),
                 "output_tokens": float(row.get("output", 1)),
                 "is_idle": True,
             }

@@ -30,7 +30,8 @@ HUBER = 1.345  # scales of the errors, from which a group counts less: 95% effic
 FLOOR = 0.003  # relative error below which groups are equally good
 REWEIGHTINGS = 20
 BLOCKS = 10  # parts of the run, of which the jackknife leaves out one after the other
-T_95 = 2.262  # of Student's distribution with BLOCKS - 1 degrees of freedom
+# 95 % two-sided quantiles of Student's t by degrees of freedom.
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 WIDEST = 0.25  # half of the widest accepted interval of a factor
 SPREAD = 1.5  # least ratio of long to short uncached inputs
 
@@ -82,7 +83,7 @@ def fit(measured: Latencies, uncached: Array, predict: Predict) -> Fit:
         noise = last_factors.std(axis=0, ddof=1) / np.sqrt(AVERAGED)
         logs, fixed_ms = last_factors.mean(axis=0)[:2], float(last_factors.mean(axis=0)[2])
     factors = _factors(logs, fixed_ms)
-    errors = T_95 * np.hypot(model.errors(around, last, usable), noise)
+    errors = T_95[BLOCKS - 2] * np.hypot(model.errors(around, last, usable), noise)
     intervals = intervals_of(factors, errors)
     require_certain(
         intervals,

@@ -20,6 +20,7 @@ import psutil
 
 from penstock.bench.aiperf import Endpoint
 from penstock.bench.calibrate import (
+    T_95,
     Array,
     Fit,
     Latencies,
@@ -50,7 +51,6 @@ TRIAL_S, LIMITS_S = 20.0, (25.0, 40.0, 20.0)  # of the phases; with the response
 LAST_S = 30.0  # for the last responses
 FEWEST = 4  # samples of a phase
 BLOCKS = 8  # parts of the prefill phase
-T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # by degrees of freedom
 NORMAL, OF_MEDIAN = 1.4826, 1.2533  # of a normal distribution: scale / median deviation, and error
 SETTLED, ITERATIONS = 0.002, 6
 
@@ -323,11 +323,8 @@ def quick_fit(quick: QuickRun, deployment: Replayable, replays: Replays) -> Fit:
         predicted = Timings.of(replayed(factors), waiting, batch)
         if max(abs(log(prefill)), abs(log(step))) < SETTLED:
             break
-    factors = Factors(
-        prefill_speed=factors.prefill_speed,
-        step_time=factors.step_time,
-        fixed_ttft_ms=max(0.0, _median(timings.ttft) - _median(predicted.ttft)),
-    )
+    fixed_ms = max(0.0, _median(timings.ttft) - _median(predicted.ttft))
+    factors = replace(factors, fixed_ttft_ms=fixed_ms)
     # Both batch sizes share a factor: how far they differ from it is part of its error.
     step_error = np.hypot(
         np.hypot(_error(timings.alone), _error(timings.batch)) / 2, log(steps[0] / steps[1]) / 2

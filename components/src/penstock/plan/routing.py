@@ -26,6 +26,7 @@ from penstock.tune.tuning import (
     indifference,
     most_replays,
     parts_of,
+    possible_hits_of,
     tune,
 )
 
@@ -149,7 +150,8 @@ def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
     """The winner with the router settings that `tune` recommends for it, and why."""
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     loaded = trials.study.workload.at_scale(winner.row.scale, min_requests=MIN_REQUESTS)
-    if why := _not_tunable(trials, deployment, budget, indifference(winner.row, loaded)):
+    indifferent = indifference(winner.row, possible_hits_of(winner.row, loaded))
+    if why := _not_tunable(trials, deployment, budget, indifferent):
         return winner, Routing(kept=f"{KEPT}: {why}")
     try:
         parts = parts_of(loaded, trials.study.replays, MIN_SEEDS)

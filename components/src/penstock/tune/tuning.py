@@ -239,10 +239,11 @@ def is_hopeful(base: Trial, trial: Trial) -> bool:
     return has_gain and not exceeded(base, trial)
 
 
-def indifference(row: Row, loaded: LoadedWorkload) -> str:
-    """Why router settings make little difference, as a clause; empty where they may make one."""
+def indifference(row: Row, possible: float) -> str:
+    """Why router settings make little difference, as a clause; empty where they may make one.
+    ``possible``: as `possible_hits_of`."""
     queued = queue_share(row)
-    missed = possible_hits_of(row, loaded, seed=0) - row.metrics[0].prefix_hit_rate
+    missed = possible - row.metrics[0].prefix_hit_rate
     if queued >= QUEUED or missed >= MISSED:
         return ""
     return (
@@ -252,7 +253,7 @@ def indifference(row: Row, loaded: LoadedWorkload) -> str:
     )
 
 
-def possible_hits_of(row: Row, loaded: LoadedWorkload, seed: int) -> float:
+def possible_hits_of(row: Row, loaded: LoadedWorkload, seed: int = 0) -> float:
     """As `possible_hits`; prefill workers never have outputs."""
     conversation = loaded.workload.conversation
     is_aggregated = all(pool.role is not Role.PREFILL for pool in row.replayable.pools)
@@ -363,9 +364,9 @@ class Tuning:
     @property
     def recommended(self) -> RouterSettings:
         """The graph's own settings unless others were confirmed."""
-        comparison = self.confirmation
-        is_better = comparison is not None and comparison.is_better
-        return comparison.chosen.settings if comparison and is_better else self.base.settings
+        if self.confirmation is not None and self.confirmation.is_better:
+            return self.confirmation.chosen.settings
+        return self.base.settings
 
     @property
     def is_changed(self) -> bool:
@@ -398,7 +399,7 @@ def tune(deployment: Replayable, parts: Parts, seeds: int, say: Say) -> Tuning:
         trials=tuple(order),
         hint=hint_of(base.row, possible),
         possible_hits=possible,
-        indifference=indifference(base.row, parts.choice.workload),
+        indifference=indifference(base.row, possible),
         confirmation=confirmation,
         replays=search.done,
     )
