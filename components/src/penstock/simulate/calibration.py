@@ -29,6 +29,9 @@ from penstock.text.numbers import limit_text, significant
 VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens
 UNCALIBRATED = "step times without calibration"
+# By engine and GPU: measured / predicted time of a decode step, the median of the sources in the
+# fitting halves of benchmarks/points and benchmarks/runs. `docs/accuracy.md` has their figures.
+STEP_TIMES = {("vllm", "h100"): 1.07, ("vllm", "h200"): 1.07}
 DRAFTING = (
     "the replay cannot scale prefill and decode of aggregated workers with speculative decoding "
     "separately"
@@ -174,6 +177,17 @@ def can_scale(deployment: Replayable) -> bool:
     """False for an aggregated engine with speculative decoding, for which the replay has one ratio
     for all steps."""
     return not any(p.role is Role.WORKER and DRAFTS in p.engine["engine"] for p in deployment.pools)
+
+
+def uncalibrated(deployment: Replayable) -> Replayable:
+    """The deployment with the step time that is usual for its engine and GPU."""
+    _, gpu, engine = group_of(deployment)
+    step_time = STEP_TIMES.get((engine, gpu))
+    if step_time is None or not can_scale(deployment):
+        return deployment
+    pools = tuple(_scaled(pool, Factors(step_time=step_time)) for pool in deployment.pools)
+    note = f"decode steps take {step_time} times AISimulate's time, as measured for {engine}"
+    return replace(deployment, pools=pools, assumed=(*deployment.assumed, note))
 
 
 def corrected(deployment: Replayable, factors: Factors) -> Replayable:

@@ -33,6 +33,7 @@ from penstock.serving.memory import fix_of_missing, memory_inputs, missing_facts
 from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
+from penstock.simulate.calibration import uncalibrated
 from penstock.simulate.frontend import DEFAULT, Frontends
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import Router, router_of
@@ -135,7 +136,7 @@ def _replayable(
     router = router_of(parsed[len(workers) :], frontends.replicas, files, roles)
     of_router = (*router.not_simulated, *_ranks(router, pools))
     assert serving.gpu is not None
-    return Replayable(
+    deployment = Replayable(
         name=source.deployment.name or "deployment",
         gpu=serving.gpu,
         pools=tuple(_merged(pools)),
@@ -150,6 +151,7 @@ def _replayable(
         slo=graph.slo if graph else Slo(),
         gpu_hour_price=graph.hardware.gpu_hour_price if graph else None,
     )
+    return uncalibrated(deployment)
 
 
 def _frontends(
