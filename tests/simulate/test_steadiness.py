@@ -59,6 +59,15 @@ def test_an_overloaded_server_is_never_steady(load: float) -> None:
     assert steadiness_of(queue(2000, every_ms=100 / load, service_ms=100)).is_overloaded(short)
 
 
+@pytest.mark.parametrize("requests", [1000, 4000])
+def test_a_queue_that_grows_slowly_is_not_steady(requests: int) -> None:
+    state = steadiness_of(queue(requests, every_ms=100 / 1.03, service_ms=100))
+    assert state.is_served
+    assert state.is_long_enough
+    assert (state.is_steady, state.growth) == (False, 2)
+    assert state.reason.startswith("the median TTFT of the last third of the window is ")
+
+
 @pytest.mark.parametrize("requests", [5, 10, 18, 30])
 def test_requests_in_flight_at_the_end_of_an_idle_deployment_are_no_overload(
     requests: int,

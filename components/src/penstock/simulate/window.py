@@ -28,6 +28,8 @@ MAX_GROWTH = 8.0  # of the traffic in one step
 OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
 SHORT = 0.1  # of the requests, which hardly wait
+FEWEST_OF_THIRD = 30  # requests, below which medians of thirds differ randomly
+GROWN = 1.5  # of the median TTFT from the first to the last third of the window
 MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
 
 
@@ -90,6 +92,9 @@ class Steadiness:
     fill_s: float = 0.0
     """Seconds until the number of concurrent conversations becomes steady; 0 without
     conversations."""
+    ttft_growth: float = 1.0
+    """Median TTFT of the last third of the window divided by that of the first third; 1 if it does
+    not rise from each third to the next."""
 
     @property
     def is_long_enough(self) -> bool:
@@ -115,13 +120,20 @@ class Steadiness:
 
     @property
     def is_steady(self) -> bool:
-        return self.is_long_enough and self.is_served
+        return self.is_long_enough and self.is_served and not self.is_growing
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether a queue grows that is too slow to show in the rate of completed requests."""
+        return self.ttft_growth > GROWN
 
     @property
     def growth(self) -> float:
         """How many times as much traffic a steady replay may need, a power of 2, so that several
         seeds and numbers of seeds need the same; 1 if this one is steady."""
-        return self.window_growth if self.is_served else GROWTH
+        if self.is_served and not self.is_growing:
+            return self.window_growth
+        return GROWTH
 
     @property
     def window_growth(self) -> float:
@@ -162,6 +174,9 @@ class Steadiness:
             window = f"the measured window ({significant(self.window_s)} s) is "
             window += f"{significant(times, 2)} times the p99 request duration"
             return f"{window} ({significant(self.request_s)} s); {DURATIONS:g} are needed"
+        if self.is_growing:
+            times = significant(self.ttft_growth, 2)
+            return f"the median TTFT of the last third of the window is {times} times the first's"
         return ""
 
 
@@ -222,7 +237,18 @@ def steadiness_of(requests: list[ServedRequest], conversations: Conversations | 
         short_request_s=percentile([r.e2e_ms for r in requests], SHORT) / 1000,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
         fill_s=conversations.takes_ms(_median_duration(requests)) / 1000 if conversations else 0.0,
+        ttft_growth=_ttft_growth(arrived),
     )
+
+
+def _ttft_growth(requests: Sequence[ServedRequest]) -> float:
+    """``requests``: in order of arrival."""
+    count = len(requests) // 3
+    if count < FEWEST_OF_THIRD:
+        return 1.0
+    thirds = (requests[:count], requests[count : 2 * count], requests[2 * count :])
+    first, middle, last = (median(request.ttft_ms for request in third) for third in thirds)
+    return last / first if 0 < first < middle < last else 1.0
 
 
 def steady_window(
