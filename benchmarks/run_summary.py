@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
-from math import inf
+from itertools import accumulate, combinations
+from math import inf, log
 from random import Random
 from statistics import median
 from typing import Any, NamedTuple
@@ -23,6 +23,8 @@ QUEUEING = 3.0  # times the lowest TTFT of an arm with this input, above which i
 KEEPS_UP = 0.95  # of the offered rate
 FLAT = 0.7  # of an arm's highest throughput, reached at its middle rate if it saturates
 DIFFERENT = 0.10  # arms whose measured figures differ by less are not ranked
+COVERAGE = 0.9
+NOT_REPLAYED = ("disaggregated", "tiered")  # kinds with a part that the replay does not have
 SAMPLES = 2000  # of the bootstrap
 Row = Mapping[str, Any]
 
@@ -177,7 +179,31 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         },
         "runs": {name: _of_run(run) for name, run in runs.items()},
         "saturation": list(saturations(rows)),
+        "elsewhere": elsewhere(halves["fit"]),
     }
+
+
+def elsewhere(rows: Sequence[Row]) -> dict[str, float]:
+    """The logarithm of measured / predicted that 90 % of the figures of aggregated graphs have at
+    most. For ITL and throughput each run counts the same. For TTFT each figure does, as the runs
+    with the largest errors have one or two."""
+    found: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for row, metric, error in errors(r for r in rows if r["kind"] not in NOT_REPLAYED):
+        found[metric].append((abs(log(1 + error)), row["run"]))
+    return {
+        INTERVAL[metric]: _quantile(metric, found[metric]) for metric in METRICS if found[metric]
+    }
+
+
+def _quantile(metric: str, figures: Sequence[tuple[float, str]]) -> float:
+    counts = Counter(run for _, run in figures)
+    weights = [1.0 if metric == "ttft" else 1 / counts[run] for _, run in sorted(figures)]
+    sums = accumulate(weights)
+    ordered = sorted(size for size, _ in figures)
+    needed = COVERAGE * sum(weights)
+    return round(
+        next(size for size, total in zip(ordered, sums, strict=True) if total >= needed), 2
+    )
 
 
 def _of_run(rows: Sequence[Row]) -> dict[str, Any]:

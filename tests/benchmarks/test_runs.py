@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import runs
+from penstock.simulate.interval import ELSEWHERE
 from penstock.workload.model import Workload
 from run_summary import figures, rankings, saturations, summary
 
@@ -103,6 +104,11 @@ def test_the_result_is_the_summary_of_the_predicted_rows() -> None:
     result = json.loads((runs.RESULTS / "runs.json").read_text())
     expected = json.loads(json.dumps(summary(runs.compared(runs.predicted()))))
     assert {key: result[key] for key in expected} == expected
+
+
+def test_intervals_have_the_errors_of_the_fitting_half() -> None:
+    result = json.loads((runs.RESULTS / "runs.json").read_text())
+    assert result["elsewhere"] == pytest.approx(ELSEWHERE, abs=0.02)
 
 
 @pytest.mark.slow

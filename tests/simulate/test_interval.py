@@ -11,6 +11,7 @@ from penstock.graph.slo import Slo
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.accuracy import accuracy_line, conditions_of, evidence, row_intervals, span
 from penstock.simulate.interval import (
+    ELSEWHERE,
     FEWEST,
     NARROWEST,
     NEAREST,
@@ -18,6 +19,7 @@ from penstock.simulate.interval import (
     Interval,
     MeasuredPoint,
     calibrated_points,
+    elsewhere,
     family,
     idle,
     interval,
@@ -98,6 +100,26 @@ def test_ttft_of_idle_requests_has_an_interval_of_its_own() -> None:
         assert steps is not None
         assert steps.points == NEAREST
     assert [idle(1, 0), idle(1, 0.5), idle(8, 0)] == [True, False, False]
+
+
+def test_an_interval_is_not_narrower_than_the_errors_on_other_clusters() -> None:
+    narrow, wide = (Interval(low=1 / high, high=high, points=12) for high in (1.1, 2.0))
+    for metric in ("itl", "rate", "ttft"):
+        alone = elsewhere(None, HERE, metric)
+        assert alone is not None
+        assert (alone.high, alone.points) == (pytest.approx(exp(ELSEWHERE[metric])), 0)
+        assert elsewhere(narrow, HERE, metric) == replace(alone, points=12)
+    assert elsewhere(wide, HERE, "itl") == wide
+    less = elsewhere(None, HERE, "itl", coverage=0.5)
+    assert less is not None
+    assert 1 < less.high < exp(ELSEWHERE["itl"] / 2)
+
+
+def test_other_clusters_say_nothing_about_idle_requests_and_other_hardware() -> None:
+    narrow = Interval(low=0.9, high=1.1, points=12)
+    assert elsewhere(narrow, replace(HERE, is_idle=True), "ttft") == narrow
+    for change in ({"engine": "sglang"}, {"gpu": "gb300"}):
+        assert elsewhere(None, replace(HERE, **change), "itl") is None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from penstock.simulate.interval import (
     MeasuredPoint,
     calibrated_points,
     decoding,
+    elsewhere,
     idle,
     interval,
     layout_of,
@@ -33,6 +34,7 @@ METRICS = {
     "rate": ("gpu_rate", "", "tok/s/GPU"),
 }
 VAST = 3.0  # half of an interval that is not printed
+OTHER_RUNS = "no measured point of this model; errors of published runs of others"
 WIDEST = 3.0  # a wider interval, as a factor, says nothing about the figure
 
 
@@ -55,7 +57,8 @@ def accuracy_line(row: Row) -> str:
     ]
     points = max(entry.points for entry in intervals.values())
     where = ", ".join(_group(row.replayable))
-    return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({points} measured points of {where})"
+    behind = f"{points} measured points of {where}" if points else OTHER_RUNS
+    return f"{COVERAGE:.0%} interval: {', '.join(texts)} ({behind})"
 
 
 def _calibrated_line(row: Row, intervals: Mapping[str, Interval]) -> str:
@@ -141,12 +144,14 @@ def _intervals(row: Row, coverage: float, *, is_calibrated: bool) -> Mapping[str
     def points(metric: str) -> Sequence[MeasuredPoint]:
         return _calibrated(conditions, metric) if calibration else measured_points()
 
-    # Otherwise the rate is that of the arrivals.
-    metrics = [metric for metric in METRICS if metric != "rate" or row.is_closed_loop]
-    intervals = {
-        metric: interval(conditions, metric, points(metric), coverage, errors.get(metric, 0.0))
-        for metric in metrics
-    }
+    intervals = {}
+    for metric in METRICS:
+        if metric == "rate" and row.is_served and not row.is_closed_loop:
+            continue  # the rate is that of the arrivals
+        found = interval(conditions, metric, points(metric), coverage, errors.get(metric, 0.0))
+        if calibration is None:
+            found = elsewhere(found, conditions, metric, coverage)
+        intervals[metric] = found
     return {metric: entry for metric, entry in intervals.items() if entry is not None}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from math import ceil, dist, exp, hypot, log, log2, sqrt
-from statistics import median
+from statistics import NormalDist, median
 
 from penstock.models.known import QUANTIZED, VARIANT
 
@@ -26,6 +26,10 @@ UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
 FAR = 2.0  # distance of the nearest point from which on an interval is wider
 IDLE_BATCH, IDLE_QUEUE = 2.0, 0.1
 NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
+# Half of the interval of the logarithm that includes 90 % of measured / predicted where others than
+# the sources of the points measured: the fitting half of benchmarks/runs (results/runs.json).
+ELSEWHERE = {"itl": 0.28, "rate": 0.37, "ttft": 1.25}
+MEASURED_ELSEWHERE = {(engine, gpu) for engine in ("vllm", "trtllm") for gpu in ("h100", "h200")}
 SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
 SAME_QUANTIZATION = {"fp4": "nvfp4", "bf16": ""}
 
@@ -88,7 +92,8 @@ class Interval:
     high: float
     """Upper end of the interval, as a multiple of the predicted value."""
     points: int
-    """Number of measured points behind the interval."""
+    """Number of measured points behind the interval; 0 if it comes only from the errors of
+    published runs of other models."""
 
     @property
     def half_width(self) -> float:
@@ -159,9 +164,26 @@ def interval(
     return Interval(low=exp(-half), high=exp(half), points=len(ratios))
 
 
+def elsewhere(
+    found: Interval | None, conditions: Conditions, metric: str, coverage: float = COVERAGE
+) -> Interval | None:
+    """The interval for a cluster that did not measure the points: not narrower than the errors of
+    the published runs, and of these alone without enough points. None where there is neither."""
+    is_alone = metric == "ttft" and conditions.is_idle
+    if is_alone or (found is None and conditions.group[:2] not in MEASURED_ELSEWHERE):
+        return found
+    normal = NormalDist()
+    half = ELSEWHERE[metric] * normal.inv_cdf((1 + coverage) / 2)
+    half /= normal.inv_cdf((1 + COVERAGE) / 2)
+    if found is not None and found.high > exp(half):
+        return found
+    return Interval(low=exp(-half), high=exp(half), points=found.points if found else 0)
+
+
 def has_interval(group: tuple[str, str, str], metric: str) -> bool:
     """``group``: as `Conditions.group`."""
-    return len(_usable(group, metric, measured_points())) >= FEWEST
+    is_measured = len(_usable(group, metric, measured_points())) >= FEWEST
+    return is_measured or group[:2] in MEASURED_ELSEWHERE
 
 
 def _usable(
