@@ -175,8 +175,8 @@ class Steadiness:
             window += f"{significant(times, 2)} times the p99 request duration"
             return f"{window} ({significant(self.request_s)} s); {DURATIONS:g} are needed"
         if self.is_growing:
-            times = significant(self.ttft_growth, 2)
-            return f"the median TTFT of the last third of the window is {times} times the first's"
+            rise = significant(self.ttft_growth, 2)
+            return f"the median TTFT of the last third of the window is {rise} times the first's"
         return ""
 
 
