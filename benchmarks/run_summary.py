@@ -10,6 +10,8 @@ from random import Random
 from statistics import median
 from typing import Any, NamedTuple
 
+from penstock.simulate.accuracy import WIDEST
+
 # Statistics of each metric, best first: the first that a source states is compared.
 METRICS = {
     "ttft": ("ttft_p50_ms", "ttft_mean_ms", "ttft_p90_ms"),
@@ -134,6 +136,7 @@ class Covered(NamedTuple):
     run: str
     has_measured: bool  # whether the measured figure is in it
     half_width: float  # as a share of the prediction
+    is_printed: bool  # whether it is narrow enough to be printed
 
 
 def coverage(rows: Iterable[Row]) -> list[Covered]:
@@ -144,7 +147,14 @@ def coverage(rows: Iterable[Row]) -> list[Covered]:
             low, high = (row["predicted"].get(f"{interval}_{end}") for end in ("low", "high"))
             if name is not None and low is not None and name in row["predicted"]:
                 ratio = row["measured"][name] / row["predicted"][name]
-                intervals.append(Covered(row["run"], low <= ratio <= high, (high - low) / 2))
+                intervals.append(
+                    Covered(
+                        run=row["run"],
+                        has_measured=low <= ratio <= high,
+                        half_width=(high - low) / 2,
+                        is_printed=high <= WIDEST * low,
+                    )
+                )
     return intervals
 
 
@@ -246,12 +256,16 @@ def _part(rows: Sequence[Row]) -> dict[str, Any]:
     }
     if ranked := [is_right for _, _, is_right in rankings(rows)]:
         part["ranking"] = {"pairs": len(ranked), "right": _share_of(ranked)}
-    if intervals := coverage(rows):
-        part["intervals"] = {
-            "rows": sum(bool(coverage([row])) for row in rows),
-            "figures": len(intervals),
-            "coverage": _share_of(interval.has_measured for interval in intervals),
-            "coverage_95": _bootstrap(intervals),
-            "median_half_width": round(median(i.half_width for i in intervals), 3),
-        }
+    intervals = coverage(rows)
+    for name, some in {
+        "intervals": intervals,
+        "printed_intervals": [interval for interval in intervals if interval.is_printed],
+    }.items():
+        if some:
+            part[name] = {
+                "figures": len(some),
+                "coverage": _share_of(interval.has_measured for interval in some),
+                "coverage_95": _bootstrap(some),
+                "median_half_width": round(median(i.half_width for i in some), 3),
+            }
     return part

@@ -108,7 +108,7 @@ def test_the_result_is_the_summary_of_the_predicted_rows() -> None:
 
 def test_intervals_have_the_errors_of_the_fitting_half() -> None:
     result = json.loads((runs.RESULTS / "runs.json").read_text())
-    assert result["elsewhere"] == pytest.approx(ELSEWHERE, abs=0.02)
+    assert result["elsewhere"] == pytest.approx(ELSEWHERE, abs=0.05)
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ IDLE_BATCH, IDLE_QUEUE = 2.0, 0.1
 NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
 # Half of the interval of the logarithm that includes 90 % of measured / predicted where others than
 # the sources of the points measured: the fitting half of benchmarks/runs (results/runs.json).
-ELSEWHERE = {"itl": 0.28, "rate": 0.37, "ttft": 1.25}
+ELSEWHERE = {"itl": 0.28, "rate": 0.37, "ttft": 1.2}
 MEASURED_ELSEWHERE = {(engine, gpu) for engine in ("vllm", "trtllm") for gpu in ("h100", "h200")}
 SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
 SAME_QUANTIZATION = {"fp4": "nvfp4", "bf16": ""}
