@@ -181,8 +181,8 @@ def _conversations(row: Row, added: int, output: Lengths) -> LoadedWorkload:
 LONG_TAIL = Lengths(mean=1000, cv=2.29, max=60_000)
 # Of the recorded inputs: 18 % are below 8k tokens, 47 % below 64k (vLLM's article of 2026-08-07).
 MIXED_INPUTS = ((0.18, 1_000, 8_000), (0.29, 8_000, 64_000), (0.53, 64_000, 128_000))
-# Median 400, mean 867. The published run of the first row takes about two minutes at 58 tokens/s per
-# user, so no output has more than 7,000 tokens.
+# Median 400, mean 867. The published run of the first row takes about two minutes at 58 tokens/s
+# per user, so no output has more than 7,000 tokens.
 MIXED_OUTPUTS = Lengths.model_validate({"quantiles": [[0, 50], [0.5, 400], [0.9, 1800], [1, 4500]]})
 # With these, 92 % of the input tokens are hits when first uses are counted.
 PREFIXES, SHARED_SHARE = 16, 0.96
