@@ -122,7 +122,7 @@ def with_enough_requests(
     candidates = [with_settings(deployment, each) for each in settings]
     while True:
         loaded = loaded.with_workload(workload.with_requests(requests))
-        rows = Study(workload=loaded, replays=replays, seeds=1).rows(candidates, None)
+        rows = Study(workload=loaded, replays=replays, seeds=SEEDS).rows(candidates, None)
         growth = min((row.steadiness.growth for row in rows if row.steadiness), default=1.0)
         longer = min(ceil(requests * growth), max(requests, MOST_REQUESTS))
         if longer == requests:
