@@ -21,7 +21,7 @@ BUDGETS = {
     ".": 350,
     "bench": 6510,
     "capture": 1360,
-    "checks": 7710,
+    "checks": 7700,
     "cli": 5740,
     "cluster": 4930,
     "drill": 2510,
@@ -43,7 +43,7 @@ BUDGETS = {
     "serving": 1140,
     "simulate": 3800,  # the frontend, ladders, random routing, calibrated intervals
     "strict_yaml": 1470,
-    "text": 240,
+    "text": 250,
     "tiny_model": 350,
     "tokenizer": 10,
     "tracing": 1070,
