@@ -362,5 +362,5 @@ def test_a_time_limit_ends_the_search_with_what_was_measured(
     assert main([*asked, "--gpus", "2", *LOOSE, "--no-cache", "--time-limit", "1ms"]) == 17
     done = capsys.readouterr()
     assert "partial result: time limit reached after 0 candidates" in done.out
-    assert "0 replays are too few to decide" in done.err
+    assert "0 replays cannot decide" in done.err
     assert "Fix: Raise --time-limit." in done.err

@@ -30,6 +30,7 @@ from penstock.files import write_file
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
 from penstock.simulate.window import Conversations
+from penstock.text.values import last_words
 from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.request import with_blocks
 
@@ -265,7 +266,7 @@ def _problem(error: str) -> Problem:
     if "data missing" in error or "DataNotAvailable" in error:
         only = "for gpt-oss only expert parallelism was measured"
         fix = f"Choose another parallelism or GPU; {only}."
-        return Problem(message=f"no measured kernels for this: {error[-300:]}", fix=fix)
+        return Problem(message=f"no measured kernels for this: {last_words(error, 300)}", fix=fix)
     if "must be real number, not NoneType" in error:
         fix = "Set the id of the model hub of a model that AISimulate knows."
         return Problem(place="model.id", message="AISimulate has no data for the model", fix=fix)
@@ -273,7 +274,7 @@ def _problem(error: str) -> Problem:
         fix = "Set `model.id` to its id on the model hub, or add --model DIR with its config.json."
         message = "AISimulate does not know the model, or its config.json is incomplete"
         return Problem(place="model", message=message, fix=fix)
-    return Problem(message=f"the replay failed: {error[-500:]}")
+    return Problem(message=f"the replay failed: {last_words(error, 500)}")
 
 
 @dataclass
