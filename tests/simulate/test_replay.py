@@ -131,6 +131,17 @@ def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
     assert not children()
 
 
+@pytest.mark.program
+def test_a_replay_is_ended_at_the_time_limit_and_none_starts_after_it(folder: Path) -> None:
+    environment(folder, f"{versions(SCHEMA)}; read line; exec sleep 600")
+    left = iter([1.0, 0.1, 0.0])
+    with Replays(NO_CACHE, processes=1, left_s=lambda: next(left)) as replays:
+        for _ in range(2):
+            with pytest.raises(SimulationError, match="the replay was ended at the time limit"):
+                replays.run([job(graph("gpt-oss-120b-b200-disagg"))])
+    assert not children()
+
+
 @pytest.mark.needs("sim")
 @pytest.mark.usefixtures("real_replay_processes")
 def test_a_disaggregated_graph_is_replayed(tmp_path: Path) -> None:

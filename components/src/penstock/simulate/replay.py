@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import queue
+import select
 import subprocess
 import tempfile
 import threading
@@ -20,12 +21,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from penstock.environments.paths import STAMP, require_python
-from penstock.errors import MissingToolError, Problem, SimulationError
+from penstock.errors import MissingToolError, Problem, ProblemKind, SimulationError
 from penstock.files import write_file
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
@@ -220,12 +221,17 @@ class Child:
             )
             raise MissingToolError(message, place=NAME, fix=fix)
 
-    def run(self, line: str) -> Result:
-        """SimulationError with the replay's message if it rejects the job, or dies."""
-        stdin = self._process.stdin
+    def run(self, line: str, wait_s: float = inf) -> Result:
+        """SimulationError with the replay's message if it rejects the job, or dies, or needs more
+        than ``wait_s``, which ends it."""
+        stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
+        assert stdout is not None
         with contextlib.suppress(BrokenPipeError):  # then there is no reply either
             print(line, file=stdin, flush=True)
+        if wait_s < inf and not select.select([stdout], [], [], wait_s)[0]:
+            self._process.kill()
+            raise late()
         reply = self._reply()
         if "error" in reply:
             raise SimulationError(_problem(str(reply["error"])))
@@ -261,6 +267,11 @@ def _own_variables() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
+def late() -> SimulationError:
+    message, fix = "the replay was ended at the time limit", "Raise --time-limit."
+    return SimulationError(Problem(message=message, fix=fix, kind=ProblemKind.LATE))
+
+
 def _problem(error: str) -> Problem:
     """The problem behind an error of AISimulate or Dynamo, which has no code but only a text."""
     if "data missing" in error or "DataNotAvailable" in error:
@@ -287,6 +298,7 @@ class Replays:
 
     cache: Cache
     processes: int = max(1, os.cpu_count() or 1)
+    left_s: Callable[[], float] = lambda: inf  # in which replays may still run
 
     def __enter__(self) -> Replays:
         self._python = require_environment()
@@ -329,13 +341,15 @@ class Replays:
     def _replay(self, job: Job) -> Result:
         if (known := self._results.get(job.key) or self.cache.get(job.key)) is not None:
             return known
+        if not self.left_s():
+            raise late()
         with self._child() as child:
             file = Path(self._folder.name) / f"{job.digest[:16]}.jsonl"
             with self._lock:
                 self._refuse_when_over()
                 if not file.exists():
                     write_file(file, job.trace)
-            result = child.run(json.dumps(job.content(str(file))))
+            result = child.run(json.dumps(job.content(str(file))), self.left_s())
         self.replayed += 1
         self._results[job.key] = result
         self.cache.put(job.key, result)
