@@ -41,7 +41,7 @@ BUDGETS = {
     "plan": 3790,
     "reports": 890,
     "serving": 1140,
-    "simulate": 3800,  # the frontend, ladders, random routing, calibrated intervals
+    "simulate": 3860,  # the frontend and its overload, ladders, random routing, intervals
     "strict_yaml": 1470,
     "text": 250,
     "tiny_model": 350,
