@@ -120,6 +120,11 @@ def test_a_schema_mismatch_names_both_versions(folder: Path) -> None:
             f'{versions(SCHEMA)}; read line; echo \'{{"error": "MoE data missing for K"}}\'',
             "no measured kernels for this: MoE data missing for K",
         ),
+        (
+            f'{versions(SCHEMA)}; read line; echo \'{{"error": "rank 0: perf database error: MLA '
+            "data missing\"}'",
+            r"no measured kernels for this: MLA data missing\. Fix: Choose another .* GPU\.$",
+        ),
     ],
 )
 def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(

@@ -43,6 +43,7 @@ SAMPLES = 200
 # Formats of a trace. With added inputs, the replay itself puts all earlier inputs and outputs of a
 # conversation before those of a turn, so that the turn finds the outputs in the prefix cache too.
 FULL_INPUTS, ADDED_INPUTS = "mooncake", "mooncake-delta"
+CAUSE = "perf database error: "  # of AISimulate, after the calls that it passed through
 PROGRESS_S = 5.0  # between two reports of progress while a replay runs
 Result = Mapping[str, Any]
 A = TypeVar("A")
@@ -275,9 +276,10 @@ def late() -> SimulationError:
 def _problem(error: str) -> Problem:
     """The problem behind an error of AISimulate or Dynamo, which has no code but only a text."""
     if "data missing" in error or "DataNotAvailable" in error:
-        only = "for gpt-oss only expert parallelism was measured"
-        fix = f"Choose another parallelism or GPU; {only}."
-        return Problem(message=f"no measured kernels for this: {last_words(error, 300)}", fix=fix)
+        cause = last_words(error.rpartition(CAUSE)[2], 300)
+        only = "; for gpt-oss only expert parallelism was measured" if "MoE data" in error else ""
+        fix = f"Choose another parallelism or GPU{only}."
+        return Problem(message=f"no measured kernels for this: {cause}", fix=fix)
     if "must be real number, not NoneType" in error:
         fix = "Set the id of the model hub of a model that AISimulate knows."
         return Problem(place="model.id", message="AISimulate has no data for the model", fix=fix)
