@@ -189,7 +189,7 @@ def test_with_n_minus_one_the_graph_has_a_worker_to_lose(asked: list[str]) -> No
     output = output_of(words)
     assert "also with one worker fewer; objective" in output
     assert "recommended: 2 × TP1 aggregated" in output
-    assert "--n-minus-one: 2 replicas need more than 1 GPUs" in error_of(
+    assert "--n-minus-one: 2 replicas need more than 1 GPU." in error_of(
         [*asked, "--gpus", "1", *LOOSE, "--n-minus-one"], 2
     )
 
