@@ -189,7 +189,7 @@ def test_with_n_minus_one_the_graph_has_a_worker_to_lose(asked: list[str]) -> No
     output = output_of(words)
     assert "also with one worker fewer; objective" in output
     assert "recommended: 2 × TP1 aggregated" in output
-    assert "--n-minus-one: 2 replicas need more than 1 GPUs" in error_of(
+    assert "--n-minus-one: 2 replicas need more than 1 GPU." in error_of(
         [*asked, "--gpus", "1", *LOOSE, "--n-minus-one"], 2
     )
 
@@ -362,5 +362,5 @@ def test_a_time_limit_ends_the_search_with_what_was_measured(
     assert main([*asked, "--gpus", "2", *LOOSE, "--no-cache", "--time-limit", "1ms"]) == 17
     done = capsys.readouterr()
     assert "partial result: time limit reached after 0 candidates" in done.out
-    assert "0 replays are too few to decide" in done.err
+    assert "0 replays cannot decide" in done.err
     assert "Fix: Raise --time-limit." in done.err

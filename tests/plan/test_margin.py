@@ -67,7 +67,8 @@ def test_a_part_without_measured_points_is_not_met(monkeypatch: pytest.MonkeyPat
     assert margin_line(row(), [only]).startswith("not known: no measured point for ")
 
 
-def test_the_line_names_what_may_miss_the_slo() -> None:
+def test_the_line_names_what_may_miss_the_slo(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, ttft=2.0, itl=1.2)
     met = Margin(name="TTFT", limit=500.0, predicted=44.0, highest=88.0)
     missed = Margin(name="ITL", limit=8.0, predicted=7.438, highest=8.876)
     assert margin_line(row(), [met, missed]) == (
@@ -91,7 +92,22 @@ def test_the_end_to_end_latency_needs_both_intervals(
     assert line == f"not known: too few measured points of {missing} at such a load"
 
 
-def test_long_latencies_are_written_without_an_exponent() -> None:
+def test_the_upper_end_of_a_wide_interval_is_printed_only_with_confidence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The interval itself is printed as not known."""
+    measured(monkeypatch, ttft=3.0, itl=1.2)  # from 0.9
+    ttft = Margin(name="TTFT", limit=500.0, predicted=44.0, highest=132.0)
+    itl = Margin(name="ITL", limit=8.0, predicted=6.0, highest=7.2)
+    unknown = "not known: the 90% interval of TTFT is wider than ×3"
+    assert margin_line(row(), [ttft, itl]) == unknown
+    assert margin_line(row(), [itl]).startswith("ITL up to 7.2 ms of 8 ms: the SLO is met")
+    assert margin_line(row(), [ttft, replace(itl, limit=7.0)]).startswith("ITL up to 7.2 ms of 7")
+    assert margin_line(row(), [ttft], 0.9).startswith("TTFT up to 132 ms of 500 ms")
+
+
+def test_long_latencies_are_written_without_an_exponent(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured(monkeypatch, ttft=1.2, itl=1.2)
     long = Margin(name="end-to-end latency", limit=9000.0, predicted=7923.0, highest=28750.4)
     assert margin_line(row(), [long]).startswith("end-to-end latency up to 28750 ms of 9000 ms: ")
 

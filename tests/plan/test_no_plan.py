@@ -149,5 +149,5 @@ def test_more_replays_of_a_trace_without_a_steady_state_are_no_fix() -> None:
         (trace, replace(GROWING, served_rate=10)),
     ):
         (problem,) = no_plan_error(undecided(workload, steadiness), 0.95, rate).problems
-        assert "83 replays are too few to decide" in problem.message
+        assert "83 replays cannot decide" in problem.message
         assert problem.fix == "Raise --replays."

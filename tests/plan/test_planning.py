@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +22,15 @@ from penstock.plan.planning import (
     unconfirmed_answer,
 )
 from penstock.plan.prepare import prepare
+from penstock.plan.sensitivity import OUT_OF_TIME, sensitivity_rows
 from penstock.plan.traffic import Traffic
 from penstock.plan.trials import Deadline, Limit, TrialSpec
+from penstock.simulate.model import Replayable
+from penstock.simulate.replay import late
+from penstock.simulate.study import Progress, Row
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, find_workload, parse_workload
-from tests.plan.simulated_study import Behavior, aggregated, request, trials
+from tests.plan.simulated_study import Behavior, SimulatedStudy, aggregated, request, trials
 
 
 def test_progress_adds_up_the_replays_of_all_searches() -> None:
@@ -80,6 +86,26 @@ def test_no_trial_starts_after_the_deadline() -> None:
     left = search.left
     assert [trial.candidate for trial in search.of([TrialSpec(single)])] == [single]  # it is known
     assert search.left == left
+
+
+@pytest.mark.slow  # renders a graph
+def test_a_replay_that_the_time_limit_ends_is_left_out() -> None:
+    class Late(SimulatedStudy):
+        def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+            raise late()
+
+        def steady_rows(self, *_: Any) -> list[Row]:
+            raise late()
+
+    two = aggregated(2)
+    search = trials({two: Behavior(2.0)})
+    (trial,) = search.of([TrialSpec(two)])
+    search.study = Late(workload=search.study.workload, replays=search.study.replays)
+    assert search.confirmed(trial) is trial
+    assert search.of([TrialSpec(two, scale=2.0)]) == []
+    assert search.ended_by is Limit.TIME
+    rows = sensitivity_rows(search, trial.row.replayable, 1.0, shares_prefixes=False)
+    assert set(rows.values()) == {OUT_OF_TIME}
 
 
 def test_a_trace_whose_requests_arrive_at_once_is_refused(tmp_path: Path) -> None:

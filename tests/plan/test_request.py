@@ -127,7 +127,7 @@ def test_a_sampled_workload_with_a_request_that_is_too_long_is_refused(tmp_path:
 
 def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
     assert requested(CHAT, tmp_path, survives_loss=True).min_replicas == 2
-    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPUs"):
+    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPU\."):
         requested(CHAT, tmp_path, gpus=1, survives_loss=True)
 
 

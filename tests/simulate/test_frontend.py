@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import SimulationError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.frontend import (
@@ -76,12 +77,21 @@ def test_an_unknown_tokenizer_counts_as_the_default_one() -> None:
     assert frontends.time == TIMES[DEFAULT]
 
 
-@pytest.mark.parametrize(("busy", "needed"), [(0.1, 1), (5.5, 1), (5.7, 2), (28.1, 6)])
+@pytest.mark.parametrize(
+    ("busy", "needed"), [(0.1, 1), (5.5, 1), (5.7, 2), (15.9, 3), (16.0, 3), (28.1, 6)]
+)
 def test_frontends_are_sized_for_a_share_of_their_cores(busy: float, needed: int) -> None:
     assert MOST_BUSY == 0.7
     load = FrontendLoad(frontends=Frontends(replicas=2), busy_cores=busy)
     assert load.needed == needed
-    assert load.is_too_high == (needed > 2)
+    assert load.is_too_high == bool(load.warning) == (needed > 2)
+    assert load.is_saturated == (busy >= 16)
+    assert ("cannot serve" in load.warning) == load.is_saturated
+
+
+def test_a_graph_without_a_running_frontend_is_refused() -> None:
+    with pytest.raises(SimulationError, match=r"frontend has 0 replicas, so the graph accepts no"):
+        of_graph("frontend.replicas=0")
 
 
 def test_cpu_time_grows_with_requests_and_their_tokens() -> None:

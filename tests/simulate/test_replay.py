@@ -120,6 +120,11 @@ def test_a_schema_mismatch_names_both_versions(folder: Path) -> None:
             f'{versions(SCHEMA)}; read line; echo \'{{"error": "MoE data missing for K"}}\'',
             "no measured kernels for this: MoE data missing for K",
         ),
+        (
+            f'{versions(SCHEMA)}; read line; echo \'{{"error": "rank 0: perf database error: MLA '
+            "data missing\"}'",
+            r"no measured kernels for this: MLA data missing\. Fix: Choose another .* GPU\.$",
+        ),
     ],
 )
 def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
@@ -128,6 +133,17 @@ def test_a_replay_that_fails_is_an_error_and_leaves_nothing_running(
     environment(folder, script)
     with Replays(NO_CACHE, processes=1) as replays, pytest.raises(SimulationError, match=words):
         replays.run([job(graph("gpt-oss-120b-b200-disagg"))] * 3)
+    assert not children()
+
+
+@pytest.mark.program
+def test_a_replay_is_ended_at_the_time_limit_and_none_starts_after_it(folder: Path) -> None:
+    environment(folder, f"{versions(SCHEMA)}; read line; exec sleep 600")
+    left = iter([1.0, 0.1, 0.0])
+    with Replays(NO_CACHE, processes=1, left_s=lambda: next(left)) as replays:
+        for _ in range(2):
+            with pytest.raises(SimulationError, match="the replay was ended at the time limit"):
+                replays.run([job(graph("gpt-oss-120b-b200-disagg"))])
     assert not children()
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from penstock.errors import SimulationError
-from penstock.manifests.source import open_source
+from penstock.manifests.source import graph_source, open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.model import InputLimit, Replayable
@@ -192,6 +192,36 @@ def test_a_request_limit_is_not_simulated() -> None:
     ignored = "request_limit 4 and queue_limit: no request is refused (decode)"
     assert ignored in deployment.not_simulated
     assert not any("request_limit" in what for what in of(name).not_simulated)
+
+
+MULTI = (
+    "{kv_connector: MultiConnector, kv_role: kv_both, kv_connector_extra_config: {connectors: "
+    "[{kv_connector: NixlConnector, kv_role: kv_both}, "
+    "{kv_connector: LMCacheConnectorV1, kv_role: kv_both}]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "notes"),
+    [
+        ("vllm", "{}", ()),  # only NIXL
+        (
+            "vllm",
+            f"{{kv-transfer-config: {MULTI}}}",
+            ("KV offload with LMCacheConnectorV1 (decode)",),
+        ),
+        ("vllm", "{kv-offloading-size: 8}", ("KV offload (decode)",)),
+        ("sglang", "{enable-hierarchical-cache: true}", ("KV offload (decode)",)),
+        ("trtllm", "{kv_cache_config: {host_cache_size: 1000}}", ("KV offload (decode)",)),
+    ],
+)
+def test_kv_offload_is_not_simulated(kind: str, config: str, notes: tuple[str, ...]) -> None:
+    text = (
+        "model: {id: openai/gpt-oss-120b, context_length: 8192}\nhardware: {gpu: h100}\n"
+        f"engine: {{kind: {kind}}}\nprefill: {{gpus: 2}}\ndecode: {{gpus: 2, config: {config}}}\n"
+    )
+    deployment = replayable(graph_source(text, "g.yaml"), Hints())
+    assert tuple(n for n in deployment.not_simulated if "offload" in n) == notes
 
 
 def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:

@@ -160,9 +160,7 @@ def test_scaling_events_and_gpu_hours_are_reported() -> None:
 def test_many_scaling_events_are_shortened_and_no_event_is_reported() -> None:
     many = scaled()
     many["scaling"]["events"] *= 20
-    assert "    16 more events are in the output of --json" in list(
-        notes([planned_row(many)], [None])
-    )
+    assert "    16 more events in the output of --json" in list(notes([planned_row(many)], [None]))
     none = scaled()
     none["scaling"] = {"events": [], "changes": []}
     assert "  scaling events: none" in list(notes([planned_row(none)], [None]))

@@ -26,9 +26,9 @@ def loaded(text: str) -> LoadedWorkload:
     return parse_workload(text, "w.yaml")
 
 
-def result_of(arrivals_ms: list[float]) -> dict[str, Any]:
-    """Of requests that take 100 ms, of which the last does not finish."""
-    ends = [at + 100 for at in arrivals_ms[:-1]]
+def result_of(arrivals_ms: list[float], took_ms: float = 100.0) -> dict[str, Any]:
+    """Of requests that take ``took_ms``, of which the last does not finish."""
+    ends = [at + took_ms for at in arrivals_ms[:-1]]
     columns: dict[str, list[float | None]] = {
         "arrival_time_ms": [*arrivals_ms],
         "first_token_ms": [*(at + 50 for at in arrivals_ms[:-1]), None],
@@ -61,7 +61,8 @@ def test_each_stage_has_the_requests_that_arrive_in_it_or_in_its_pause() -> None
     assert [row.too_long for row in (first, second)] == [1, 2]
     assert [row.over_input_limit for row in (first, second)] == [0, 1]
     assert [len(row.results[0]["samples"]) for row in (first, second)] == [30, 20]
-    assert first.metrics[0].request_rate == pytest.approx(4 / 29.999)
+    # Two of its requests arrive within 20 s, one of them in the warm-up of 0.2 s.
+    assert first.metrics[0].request_rate == pytest.approx(1 / 19.8)
     assert first.metrics[0].token_gap_p99_ms is None
     names = [row.named_by_stage for row in (first, second)]
     assert [cells[0] for cells in table_of(names).rows] == [f"{GRAPH}, 2/s", f"{GRAPH}, 8/s"]
@@ -74,6 +75,22 @@ def test_each_stage_has_the_requests_that_arrive_in_it_or_in_its_pause() -> None
             )
         )
     ) == [row_of_all]
+
+
+def test_the_throughput_of_a_stage_is_without_its_drain() -> None:
+    """Of the first stage, and of the last one, whose requests end 5 s after the last arrival."""
+    arrivals = [500.0 * number for number in range(40)]
+    arrivals += [30_000.0 + 125.0 * number for number in range(161)]
+    result = result_of(arrivals, took_ms=5000.0)
+    result |= {FIRST: 0.0, REJECTED: ()}
+    metrics = (replay_metrics(result, 1, Slo()),)
+    row_of_all = Row(replayable=of(GRAPH), metrics=metrics, results=(result,))
+    stages = row_of_all.by_stage(loaded(LADDER))
+    assert [row.offered_rate for row in stages] == [2, 8]
+    rates = [row.metrics[0].request_rate for row in stages]
+    assert rates == [pytest.approx(rate, rel=0.03) for rate in (2, 8)]
+    tokens = [row.metrics[0].output_rate for row in stages]
+    assert tokens == [pytest.approx(6 * rate, rel=0.03) for rate in (2, 8)]
 
 
 TURNS = "requests: 40\ninput: 1000\noutput: 200\narrival: {poisson: 2}\n"

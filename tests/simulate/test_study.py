@@ -11,12 +11,18 @@ import pytest
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.report import table_width
+from penstock.reports.model import State
 from penstock.reports.text import NARROW, table_lines
+from penstock.simulate.documents import as_json
+from penstock.simulate.frontend import Frontends
 from penstock.simulate.metrics import replay_metrics
 from penstock.simulate.model import InputLimit, Replayable
 from penstock.simulate.replay import Cache, Job, Replays, Result
 from penstock.simulate.report import (
+    Simulated,
+    never_simulated,
     notes,
+    report_of,
     sustained_load_line,
     table_of,
     title,
@@ -26,9 +32,11 @@ from penstock.workload import find_workload
 from penstock.workload.duration import MAX_SEARCHED_REQUESTS
 from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival
-from tests.simulate.test_metrics import steady
+from tests.simulate.test_metrics import answer, steady
 from tests.simulate.test_replayable import of
+from tests.support.outputs import read_output
 
+ANSWER = steady()
 WELL, BADLY = Slo(ttft_ms=51), Slo(ttft_ms=49)  # `steady` takes 50
 
 
@@ -48,8 +56,8 @@ class Breaking(Study):
     def at(self, deployment: Replayable, scale: float, repeat: int = 1) -> Row:
         breaks_at = min(self.breaks_at, self.long_breaks_at) if repeat > 1 else self.breaks_at
         slo = WELL if scale < breaks_at else BADLY
-        seeds = (replay_metrics(steady(), 1, slo),)
-        return Row(replayable=deployment, metrics=seeds, results=(), scale=scale)
+        seeds = (replay_metrics(ANSWER, 1, slo),)
+        return Row(replayable=deployment, metrics=seeds, results=(ANSWER,), scale=scale)
 
 
 def study(breaks_at: float) -> Breaking:
@@ -100,6 +108,38 @@ def test_an_slo_that_is_never_and_always_met() -> None:
     (always,) = study(1e9).sustained_loads([replayed_deployment()])
     assert always.lowest_failing is None
     assert always.highest == always.rows[-1]
+
+
+@pytest.mark.parametrize(("cores", "meets"), [(1.0, True), (0.01, False)])
+def test_a_graph_whose_frontends_are_overloaded_misses_the_slo(cores: float, meets: bool) -> None:
+    frontends = Frontends(replicas=2, cores=cores)  # 10 requests/s need 0.04 cores
+    deployment = replace(replayed_deployment(), frontends=frontends)
+    asked = study(1e9)
+    (load,) = asked.sustained_loads([deployment])
+    row = load.highest or load.rows[0]
+    assert row.goodput == 1.0
+    assert row.meets_slo(0.95) is asked.meets(row) is meets
+    line = sustained_load_line(load, asked.workload)
+    reason = "the frontends cannot serve the requests as fast as they arrive: 0.04 CPU cores"
+    assert (reason in line) is not meets
+    study_of_row = Simulated(
+        rows=[row], sustained=[], loaded=asked.workload, attain=0.95, sets=[None]
+    )
+    (verdict,) = report_of(study_of_row).verdicts
+    assert (verdict.state is State.MET, reason in verdict.text) == (meets, not meets)
+    document = read_output("simulate", as_json([row], asked.workload, [], [None]))
+    assert document["graphs"][0]["frontends"]["is_saturated"] is not meets
+
+
+def test_the_frontends_of_an_overloaded_engine_get_the_requests_that_arrive() -> None:
+    """100 requests/s, which take 100 times as long as they arrive."""
+    overloaded = answer(*((10.0 * i, 1000.0 * i + 900, 1000.0 * i + 1000, 11) for i in range(100)))
+    metrics = replay_metrics(overloaded, 1, WELL)
+    row = Row(replayable=replayed_deployment(), metrics=(metrics,), results=(overloaded,))
+    assert metrics.request_rate < 2
+    assert row.offered_rate == pytest.approx(100)
+    clients = replace(row, is_closed_loop=True)
+    assert clients.offered_rate == metrics.request_rate
 
 
 def test_a_faster_workload_lasts_as_long() -> None:
@@ -214,19 +254,36 @@ def test_the_search_stops_at_the_limit_of_sampled_requests() -> None:
     assert [row.scale for row in load.rows] == [1.0, 2.0, 4.0, 4.0]
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("", None),
+        ("conversation: {turns: 4}\n", "(`conversation.cached_output` is not set)"),
+        ("conversation: {turns: 4, cached_output: true}\n", None),
+    ],
+)
+def test_hits_on_outputs_are_a_note_only_where_they_are_possible(
+    text: str, note: str | None
+) -> None:
+    workload = f"requests: 8\ninput: 100\noutput: 10\narrival: {{poisson: 1}}\n{text}"
+    lines = "; ".join(never_simulated(parse_workload(workload, "w.yaml").workload))
+    assert ("prefix-cache hits" in lines) is bool(note)
+    assert note is None or note in lines
+
+
 def test_only_a_disaggregated_row_has_a_decode_queue() -> None:
-    answer = steady()
+    queued = steady()
     (row,) = (
         Row(
             replayable=replayed_deployment(),
-            metrics=(replay_metrics(answer, 1, WELL),),
-            results=(answer,),
+            metrics=(replay_metrics(queued, 1, WELL),),
+            results=(queued,),
         ),
     )
     assert "decode queue" not in next(iter(table_lines(table_of([row]))))
-    answer["requests"]["decode_queue_ms"] = [7.0] * 100
+    queued["requests"]["decode_queue_ms"] = [7.0] * 100
     split = replace(row, replayable=of("gpt-oss-120b-b200-disagg"))
-    both = [row, replace(split, metrics=(replay_metrics(answer, 1, WELL),))]
+    both = [row, replace(split, metrics=(replay_metrics(queued, 1, WELL),))]
     head, aggregated, disaggregated = table_lines(table_of(both))
     at = head.index("decode queue p99")
     assert aggregated[at:].startswith("- ")

@@ -11,6 +11,7 @@ import json
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,13 @@ class SharedChild:
     def begin(self) -> None:
         """The kept process is started with the first job."""
 
-    def run(self, line: str) -> Result:
+    def run(self, line: str, wait_s: float = inf) -> Result:
         with _jobs:
             if self._is_over:
                 raise SimulationError("the replay has been ended")
             self._busy = _ready(self._python)
             try:
-                return self._busy.run(line)
+                return self._busy.run(line, wait_s)
             finally:
                 self._busy = None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.text.numbers import limit_text, plain_number, significant
+from penstock.text.numbers import count_of, limit_text, plain_number, significant
 
 PACKAGE = Path(__file__).parents[2] / "components" / "src" / "penstock"
 # Shares of at most 100 %, constants, and the values of a chart's data.
@@ -110,6 +110,15 @@ def test_a_number_in_a_file_has_no_exponent_and_no_separator(
     value: float, digits: int, text: str
 ) -> None:
     assert plain_number(value, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [(0, "replay", "0 replays"), (1, "replay", "1 replay"), (1200, "request", "1,200 requests"),
+     ("1", "CPU core", "1 CPU core"), ("0.5", "CPU core", "0.5 CPU cores")],
+)  # fmt: skip
+def test_one_of_something_is_singular(count: int | str, noun: str, text: str) -> None:
+    assert count_of(count, noun) == text
 
 
 def test_an_slo_of_20_minutes_has_no_exponent() -> None:

@@ -44,6 +44,8 @@ class ProblemKind(StrEnum):
     NOTHING_TO_READ = "nothing to read"
     # The file is not a graph but, for example, a Compose file.
     OTHER_FILE = "other file"
+    # The time that the user permits has passed.
+    LATE = "late"
     # A key is there twice, and its reader ignores the first value.
     REPEATED = "repeated"
 

@@ -138,6 +138,8 @@ def run(args: argparse.Namespace) -> int:
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
         limit_s = args.time_limit / 1000 if args.time_limit else None
+        deadline = Deadline(limit_s, started=time.monotonic())
+        requested.left_s = lambda: deadline.left_s
         try:
             with progress.running(), requested as replays:
                 result = plan(
@@ -148,7 +150,7 @@ def run(args: argparse.Namespace) -> int:
                     attain=args.attain,
                     say=progress,
                     measured=measured,
-                    deadline=Deadline(limit_s, started=time.monotonic()),
+                    deadline=deadline,
                     first_answer=partial(_print_first_answer, args, progress),
                 )
         except KeyboardInterrupt:

@@ -125,11 +125,12 @@ def _print(
     from penstock.simulate.planner import compare_with_planner
     from penstock.simulate.report import Simulated, report_of
     from penstock.simulate.working_set import working_sets
+    from penstock.text.numbers import count_of
 
     progress = Progress(args, "starting replays", line_interval_s=LINE_INTERVAL_S)
 
     def count_replays(done: int, total: int) -> None:
-        progress(f"{done} of {total} replays", done, total)
+        progress(f"{done} of {count_of(total, 'replay')}", done, total)
 
     sustained: list[SustainedLoad] = []
     with progress.running():

@@ -8,7 +8,7 @@ from statistics import median
 
 from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
-from penstock.simulate.accuracy import no_points, row_intervals
+from penstock.simulate.accuracy import WIDEST, is_known, no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import steady_requests
 from penstock.simulate.study import Row
@@ -17,6 +17,8 @@ from penstock.text.numbers import significant
 
 TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
 PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction
+# Of each part of the SLO: the metrics whose intervals widen it.
+METRICS_OF = {TTFT: ("ttft",), ITL: ("itl",), END_TO_END: ("ttft", "itl")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +113,25 @@ def shown_ms(value: float) -> str:
     return significant(value, 4) if value < 1000 else f"{value:.0f}"
 
 
-def margin_line(row: Row, row_margins: Sequence[Margin], coverage: float = COVERAGE) -> str:
-    """`ITL up to 20.9 ms of 20 ms: above the SLO within the 90% interval`."""
+def margin_line(row: Row, row_margins: Sequence[Margin], confidence: float | None = None) -> str:
+    """`ITL up to 20.9 ms of 20 ms: the SLO may be missed within the 90% interval`.
+
+    Without `--confidence`, the upper end of an interval that is not printed is not printed either.
+    """
+    coverage = confidence or COVERAGE
+    intervals = row_intervals(row, coverage)
     if unknown := [margin.name for margin in row_margins if margin.highest is None]:
-        if intervals := row_intervals(row, coverage):
+        if intervals:
             # Idle requests and load have their own intervals of TTFT.
             missing = [name.upper() for name in PREDICTED if name not in intervals] or unknown
             return f"not known: too few measured points of {' and '.join(missing)} at such a load"
         return f"not known: {no_points(row.replayable)}"
-    above = [margin for margin in row_margins if not margin.is_met]
+    wide = [name for name, entry in intervals.items() if not (confidence or is_known(entry))]
+    known = [margin for margin in row_margins if not set(wide) & set(METRICS_OF[margin.name])]
+    above = [margin for margin in known if not margin.is_met]
+    if len(known) < len(row_margins) and not above:
+        names = " and ".join(name.upper() for name in PREDICTED if name in wide)
+        return f"not known: the {coverage:.0%} interval of {names} is wider than ×{WIDEST:g}"
     texts = ", ".join(
         f"{m.name} up to {shown_ms(m.highest or 0.0)} ms of {shown_ms(m.limit)} ms"
         for m in above or row_margins

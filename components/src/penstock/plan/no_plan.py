@@ -16,6 +16,7 @@ from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.trials import Limit, Score, Trial, score_of
 from penstock.reports.text import table_lines
 from penstock.simulate.report import rejected, table_of
+from penstock.text.numbers import count_of
 
 PARTIAL_ROWS = 5
 
@@ -31,7 +32,7 @@ def no_plan_error(
     done = counts(result)
     if result.undecided and not _is_short_trace(result, attain):
         limit = Limit.TIME if result.is_late else Limit.REPLAYS
-        message = f"{result.replays} replays are too few to decide which graph meets"
+        message = f"{count_of(result.replays, 'replay')} cannot decide which graph meets"
         message = f"{message} {slo_text(request, attain)}"
         return SimulationError(message, fix=f"Raise {limit}.")
     gpus = f"up to {request.gpus} × {request.gpu.name}"
@@ -105,7 +106,7 @@ def partial_lines(
     score = score_of(request.objective)
     best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
     most = "" if budget is None else f", at most {budget} replays"
-    count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
+    count = count_of(len(surest), "candidate")
     yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"

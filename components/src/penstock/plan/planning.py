@@ -21,6 +21,7 @@ from penstock.plan.trials import Deadline, Limit, Trial, Trials, in_order, score
 from penstock.simulate.replay import Replays
 from penstock.simulate.study import Row, Study
 from penstock.simulate.working_set import WorkingSet, working_set
+from penstock.text.numbers import count_of
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS, exceeds_plan_limit, planned_requests
 from penstock.workload.load import LoadedWorkload
 
@@ -194,9 +195,8 @@ def plan(
 
 def unconfirmed_answer(trial: Trial) -> str:
     """The first graph that met the SLO, in a short replay."""
-    count = trial.candidate.gpus
-    what = f"{trial.candidate}, {count} GPU{'s' * (count != 1)}"
-    share = f"{trial.goodput:.1%} of {trial.row.requests:,} requests met the SLO"
+    what = f"{trial.candidate}, {count_of(trial.candidate.gpus, 'GPU')}"
+    share = f"{trial.goodput:.1%} of {count_of(trial.row.requests, 'request')} met the SLO"
     return f"first answer (not yet confirmed; {share}): {what}"
 
 
@@ -240,7 +240,7 @@ def counted(say: Say, budget: int, candidates: int) -> Callable[[str, int], None
         count = f"{done} of at most {budget}" if done <= budget else f"{done}"
         say(f"{count} replays: {result}", done, max(done, budget))
 
-    say(f"replaying the best of {candidates} candidates", 0, budget)
+    say(f"replaying the best of {count_of(candidates, 'candidate')}", 0, budget)
     return count
 
 

@@ -12,6 +12,7 @@ from penstock.plan.estimate import Estimator, Ranked, Table, rank
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, allowed, candidates, layouts
 from penstock.plan.traffic import Traffic, traffic_of
+from penstock.text.numbers import count_of
 from penstock.workload.duration import for_means, for_steady_state, steady_state_requests
 from penstock.workload.load import LoadedWorkload
 
@@ -66,7 +67,9 @@ class Space:
     def _refuse_short_trace(self, loaded: LoadedWorkload, recorded: int, needed: int) -> None:
         """A search for the maximum rate must fill the engines."""
         if self.request.objective is Objective.THROUGHPUT and recorded < needed:
-            message = f"{recorded:,} requests; a search for the maximum rate needs {needed:,}"
+            message = (
+                f"{count_of(recorded, 'request')}; a search for the maximum rate needs {needed:,}"
+            )
             fix = "Use a longer trace, a sampled workload, or --objective cost or interactivity."
             raise SimulationError(message, place=loaded.name, fix=fix)
 

@@ -27,21 +27,20 @@ from penstock.reports.model import (
     Verdict,
 )
 from penstock.simulate.accuracy import accuracy_line
-from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import spreads
 from penstock.simulate.report import (
-    NEVER_SIMULATED,
     SIMULATED,
     arrival_of,
     assumed,
     marked,
+    never_simulated,
     notes,
     rejected,
     table_of,
 )
 from penstock.simulate.study import Row
 from penstock.simulate.working_set import working_sets
-from penstock.text.numbers import limit_text, significant
+from penstock.text.numbers import count_of, limit_text, significant
 from penstock.workload.load import LoadedWorkload
 
 WIDTH = 110  # of the header's lines
@@ -103,7 +102,7 @@ def _reasons(plan: Plan, attain: float) -> Iterator[str]:
         yield f"not considered: {layout}: {why}"
     yield f"not considered: {NOT_TRIED if plan.request.draft else f'{NO_DRAFT}, {NOT_TRIED}'}"
     yield from _assumptions(plan)
-    yield f"not simulated: {'; '.join(NEVER_SIMULATED)}"
+    yield f"not simulated: {'; '.join(never_simulated(plan.workload.workload))}"
     yield from rejected(plan.winner.row)
     yield counts(plan)
     for trial in best_trials(plan):
@@ -131,12 +130,13 @@ def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
 
 def _frontends(plan: Plan) -> str:
     load = plan.winner.row.frontend_load
-    busy = f"{significant(load.busy_cores)} CPU cores busy" if load else "CPU not known"
+    busy = f"{count_of(significant(load.busy_cores), 'CPU core')} busy" if load else "CPU not known"
     return f"{plan.frontends}, of which the load needs {plan.frontends - 1} ({busy})"
 
 
 def counts(result: Plan | NoPlan) -> str:
-    return f"{result.considered} candidates estimated, {result.replays} replays of the best"
+    considered, replays = count_of(result.considered, "candidate"), result.replays
+    return f"{considered} estimated, {count_of(replays, 'replay')} of the best"
 
 
 def _assumptions(plan: Plan) -> Iterator[str]:
@@ -263,8 +263,7 @@ def _compared(winner: Trial, other: Trial, objective: Objective) -> str:
 
 
 def _gpus(trial: Trial) -> str:
-    count = trial.candidate.gpus
-    return f"{count} GPU{'s' * (count != 1)}"
+    return count_of(trial.candidate.gpus, "GPU")
 
 
 def _user_rate(trial: Trial) -> str:
@@ -321,8 +320,7 @@ def _headroom(plan: Plan, attain: float) -> str:
 
 def _margin(plan: Plan, attain: float) -> str:
     """Whether the SLO is met at the upper end of the intervals."""
-    coverage = plan.request.confidence or COVERAGE
-    line = margin_line(plan.winner.row, margins_of(plan, attain), coverage)
+    line = margin_line(plan.winner.row, margins_of(plan, attain), plan.request.confidence)
     return f"{_worst_loss(plan)}{line}"
 
 
@@ -345,7 +343,7 @@ def _changed_line(row: Row | str, request: PlanRequest, attain: float) -> str:
     if request.confidence is not None and share >= attain:
         how = "also" if meets_slo(row, request, attain) else "but not"
         verdict += f", {how} {upper_end(request.confidence)}"
-    rejected = f", {row.too_long} requests rejected as too long" if row.too_long else ""
+    rejected = f", {count_of(row.too_long, 'request')} rejected as too long" if row.too_long else ""
     short = "" if share < attain or row.is_steady else ", in a replay that is not steady"
     itl = values.get("itl_p50_ms")
     itl_text = f", ITL p50 {itl.median:.1f} ms" if itl else ""
@@ -417,7 +415,7 @@ def _difference(compared: Comparison) -> str:
     if not aggregated.meets_slo:
         return f"the aggregated graph meets the SLO for {aggregated.goodput:.0%} of requests"
     if compared.by_gpus and disaggregated.candidate.gpus < aggregated.candidate.gpus:
-        return f"{disaggregated.candidate.gpus} GPUs instead of {aggregated.candidate.gpus}"
+        return f"{_gpus(disaggregated)} instead of {aggregated.candidate.gpus}"
     return f"{disaggregated.user_rate:.0f} instead of {aggregated.user_rate:.0f} tok/s/user"
 
 

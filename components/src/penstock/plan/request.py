@@ -25,6 +25,7 @@ from penstock.simulate.interval import FEWEST, NEAREST, family, has_interval
 from penstock.simulate.study import SEEDS
 from penstock.simulate.timing import SYSTEMS, measured_models
 from penstock.text.names import nearest
+from penstock.text.numbers import count_of
 from penstock.workload.duration import for_means
 from penstock.workload.load import LoadedWorkload
 
@@ -199,7 +200,7 @@ def plan_request(
     if survives_loss:
         min_replicas = max(min_replicas, REDUNDANT)
     if min_replicas > gpus:
-        message = f"{min_replicas} replicas need more than {gpus} GPUs"
+        message = f"{min_replicas} replicas need more than {count_of(gpus, 'GPU')}"
         if survives_loss and min_replicas == REDUNDANT:
             raise _refused("--n-minus-one", message, "Remove it, or raise --gpus.")
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")

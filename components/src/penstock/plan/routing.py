@@ -35,6 +35,7 @@ RESCUED = 2  # graphs that are tried with other settings
 # (benchmarks/router_settings.py), so they cannot help a graph that is slower.
 FARTHEST = 2.3
 KEPT = "Dynamo's default settings"
+LATE = "others were not tried; raise --time-limit"
 TUNING_SHARE = 0.7  # of `--replays`: replays of the settings, in addition to it
 
 
@@ -157,7 +158,13 @@ def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
         parts = parts_of(loaded, trials.study.replays, MIN_SEEDS)
     except SimulationError as error:  # a short trace
         return winner, Routing(kept=f"{KEPT}: {error.problems[0].message}")
-    tuning = tune(deployment, parts, MIN_SEEDS, lambda text, *_: trials.say(f"router, {text}", 0))
+    tuning = trials.in_time(
+        lambda: tune(
+            deployment, parts, MIN_SEEDS, lambda text, *_: trials.say(f"router, {text}", 0)
+        )
+    )
+    if tuning is None:
+        return winner, Routing(kept=f"{KEPT}: {LATE}")
     trials.replays += tuning.replays
     if not tuning.is_changed:
         return winner, Routing(tuning=tuning)
@@ -181,7 +188,7 @@ def _not_tunable(trials: Trials, deployment: Replayable, budget: int, indifferen
     if needed > budget * TUNING_SHARE:
         return f"others were not tried; raise --replays to {ceil(needed / TUNING_SHARE)}"
     if not trials.has_time_for(needed):
-        return "others were not tried; raise --time-limit"
+        return LATE
     return ""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from penstock.errors import InputError
@@ -207,10 +208,12 @@ def _changed_row(
         for loaded in workloads:
             workload = replace(loaded.at_scale(scale), change=change)
             study = replace(trials.study, seeds=1 if trials.is_costly else SEEDS, workload=workload)
-            if trials.is_costly:
-                (row,) = study.rows([deployment], None)
-            else:
-                (row,) = study.steady_rows([deployment], None, trials.meets_slo)
+            replay = partial(study.rows, [deployment], None)
+            if not trials.is_costly:
+                replay = partial(study.steady_rows, [deployment], None, trials.meets_slo)
+            if (rows := trials.in_time(replay)) is None:
+                return OUT_OF_TIME
+            (row,) = rows
             if not trials.meets_slo(row):
                 break
     except InputError as error:  # no request fits, or there are too many

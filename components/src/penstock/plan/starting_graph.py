@@ -19,6 +19,7 @@ from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import Candidate, Layout, PoolCandidate
 from penstock.text.names import nearest
+from penstock.text.numbers import count_of
 
 MODELS = ("openai/gpt-oss-120b", "openai/gpt-oss-20b")
 GPU_NAMES = tuple(name for name in GPUS if name != "rtx-pro-6000")  # those of `hardware.gpu`
@@ -72,16 +73,16 @@ class StartingGraph:
     def reason(self) -> str:
         """How the layout was chosen, for the output."""
         if self.concurrency is None:
-            gpus = f"up to {_gpu_count(self.request.gpus)}"
+            gpus = f"up to {count_of(self.request.gpus, 'GPU')}"
             return f"by rule, for {gpus}: the number of concurrent requests is unknown"
-        return f"by rule, for {self.concurrency} concurrent requests"
+        return f"by rule, for {count_of(self.concurrency, 'concurrent request')}"
 
     def update(self) -> str:
         """Whether a rolling update is possible, for the output and the graph's comment."""
         needed, free = gpus_of_update(self.candidate), free_gpus(self.request, self.candidate)
-        text = f"an update starts one more worker of each pool ({_gpu_count(needed)})"
+        text = f"an update starts one more worker of each pool ({count_of(needed, 'GPU')})"
         if can_roll(self.request, self.candidate):
-            left = f"{_gpu_count(free)} of hardware.nodes {'is' if free == 1 else 'are'} free"
+            left = f"{count_of(free, 'GPU')} of hardware.nodes {'is' if free == 1 else 'are'} free"
             return f"{text} before it stops the old ones; {left}"
         left = f"{'only ' if free else ''}{free or 'no'} GPU{'s' * (free > 1)}"
         return (
@@ -96,8 +97,9 @@ class StartingGraph:
         if self.concurrency is not None:
             pool = self.candidate.worker
             slots = pool.replicas * pool.layout.ranks * pool.batch
-            text = f"Batch: {self.concurrency} requests at the same time, shared by the workers; "
-            text += f"{slots} slots"
+            requests = count_of(self.concurrency, "request")
+            text = f"Batch: {requests} at the same time, shared by the workers; "
+            text += count_of(slots, "slot")
             if slots < HEADROOM * self.concurrency:
                 yield f"{text}: requests without one wait."
             else:
@@ -107,10 +109,6 @@ class StartingGraph:
         if self.candidate.is_disaggregated and not self.request.gpu.is_grace:
             yield "The network is assumed to be InfiniBand; otherwise change hardware.fabric."
         yield ""
-
-
-def _gpu_count(number: int) -> str:
-    return f"{number} GPU{'s' * (number != 1)}"
 
 
 def find_model_id(text: str) -> str:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from math import inf
 from statistics import fmean
+from typing import TypeVar
 
+from penstock.errors import ProblemKind, SimulationError
 from penstock.plan.deployments import Deployments
 from penstock.plan.margin import meets_slo
 from penstock.plan.request import Objective
@@ -25,6 +28,8 @@ TIE = 0.03  # within this, the less complex candidate wins: replays of one graph
 EQUAL = 0.01  # within this, scores are equal: the KV router's random ties make such a difference
 NEARLY = 0.05  # a short replay with so much less than the needed share may be wrong
 CONFIRMING_REQUESTS = 2000  # that count, in the replay that confirms a graph
+
+T = TypeVar("T")
 
 
 class Limit(StrEnum):
@@ -187,8 +192,19 @@ class Trials:
 
     def _run_in_time(self, spec: TrialSpec) -> Trial | None:
         """Runs the spec; None if the time ended while it waited for other trials."""
-        if self._is_late():
+        return None if self._is_late() else self.in_time(partial(self._run, spec))
+
+    def in_time(self, work: Callable[[], T]) -> T | None:
+        """The result; None if the time limit ended a replay of it."""
+        try:
+            return work()
+        except SimulationError as error:
+            if error.problems[0].kind is not ProblemKind.LATE:
+                raise
+            self.ended_by = self.ended_by or Limit.TIME
             return None
+
+    def _run(self, spec: TrialSpec) -> Trial:
         row = self._row(spec)
         meets = self.meets_slo(row)
         losses: dict[str, Row] = {}
@@ -217,8 +233,11 @@ class Trials:
         """A trial that misses the SLO with the replays after each loss, while time is left."""
         losses = dict(trial.losses)
         for name, left in self.losses_of(trial.candidate).items():
-            if name not in losses and not self._is_late():
-                losses[name] = self._row(TrialSpec(left, scale=trial.row.scale))
+            spec = TrialSpec(left, scale=trial.row.scale)
+            if name in losses or self._is_late():
+                continue
+            if (row := self.in_time(partial(self._row, spec))) is not None:
+                losses[name] = row
                 self.replays += 1
         return replace(trial, losses=losses)
 
@@ -256,23 +275,28 @@ class Trials:
             requests = max(sampled, 2 * CONFIRMING_REQUESTS)
             loaded = loaded.with_workload(loaded.workload.with_requests(requests))
         self.say(f"{trial.candidate}: a longer replay", 0)
-        left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
-        deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
-        study = replace(self.study, seeds=1, workload=loaded)
-        rows = study.steady_rows(deployments, None, self.meets_slo)
+        if (rows := self.in_time(partial(self._long_rows, trial, loaded))) is None:
+            return trial
         meets = all(map(self._is_met, rows))
-        # A longer replay needs no further samples, except of conversations: their rates differ.
-        if meets and loaded.workload.conversation:
-            study = replace(study, first_seed=1, seeds=SEEDS - 1)
-            further = study.steady_rows(deployments, None, self.meets_slo)
-            rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
-            meets = all(map(self._is_met, rows))
         row, *losses = [replace(row, scale=scale) for row in rows]
         by_pool = dict(zip(self.losses_of(trial.candidate), losses, strict=True))
         longer = replace(trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True)
         self._known[TrialSpec(trial.candidate, scale=scale)] = longer
         self._count(longer, sum(len(row.metrics) for row in rows))
         return longer
+
+    def _long_rows(self, trial: Trial, loaded: LoadedWorkload) -> list[Row]:
+        """Steady rows of the complete graph, and of what is left after each loss."""
+        left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
+        deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
+        study = replace(self.study, seeds=1, workload=loaded)
+        rows = study.steady_rows(deployments, None, self.meets_slo)
+        # A longer replay needs no further samples, except of conversations: their rates differ.
+        if loaded.workload.conversation and all(map(self._is_met, rows)):
+            study = replace(study, first_seed=1, seeds=SEEDS - 1)
+            further = study.steady_rows(deployments, None, self.meets_slo)
+            rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
+        return rows
 
     def surest(self, trial: Trial) -> Trial:
         """The trial, confirmed if a longer replay may meet the SLO."""

@@ -21,7 +21,7 @@ from penstock.simulate.interval import (
     layout_of,
     measured_points,
 )
-from penstock.simulate.metrics import served_requests, spreads
+from penstock.simulate.metrics import spreads
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import Row
 from penstock.simulate.window import percentile
@@ -82,17 +82,21 @@ def _width(interval: Interval | None) -> str:
     return f"over ±{VAST:.0%}" if width > VAST else f"±{width:.0%}"
 
 
+def is_known(interval: Interval) -> bool:
+    """Whether the interval is narrow enough to say something about the figure."""
+    return interval.high <= WIDEST * interval.low
+
+
 def span(predicted: float, interval: Interval) -> str:
     """`6.8 to 8.1`, or `not known` if it is wider than WIDEST."""
-    if interval.high > WIDEST * interval.low:
+    if not is_known(interval):
         return "not known"
     return f"{significant(predicted * interval.low)} to {significant(predicted * interval.high)}"
 
 
 def _text(name: str, unit: str, predicted: float, interval: Interval) -> str:
     text = span(predicted, interval)
-    is_known = interval.high <= WIDEST * interval.low
-    return f"{name} {text} {unit}".strip() if is_known else f"{name or unit} {text}"
+    return f"{name} {text} {unit}".strip() if is_known(interval) else f"{name or unit} {text}"
 
 
 def no_points(deployment: Replayable) -> str:
@@ -199,9 +203,14 @@ def conditions_of(row: Row) -> Conditions | None:
 
 def _queue_share(row: Row) -> float:
     """The mean prefill queue time as a share of the mean TTFT, of the first seed."""
-    requests = served_requests(row.results[0])
-    ttft = sum(request.ttft_ms for request in requests)
-    return sum(request.prefill_queue_ms for request in requests) / ttft if ttft else 0.0
+    columns = row.results[0]["requests"]
+    names = ("arrival_time_ms", "first_token_ms", "last_token_ms", "prefill_queue_ms")
+    ttft_ms = queue_ms = 0.0
+    for arrived, first, last, queued in zip(*map(columns.get, names), strict=True):
+        if last is not None:
+            ttft_ms += first - arrived
+            queue_ms += queued or 0.0
+    return queue_ms / ttft_ms if ttft_ms else 0.0
 
 
 def _group(deployment: Replayable) -> tuple[str, str, str]:

@@ -24,7 +24,7 @@ from penstock.simulate.model import PoolReplay, Replayable
 from penstock.strict_yaml.base import Items, Positive, Spec, Text, invalid
 from penstock.strict_yaml.kind import DocumentKind
 from penstock.strict_yaml.problems import field_problems, parse_strictly
-from penstock.text.numbers import limit_text, significant
+from penstock.text.numbers import count_of, limit_text, significant
 
 VERSION: Final = 1
 DRAFTS = "aic_nextn"  # the engine's number of draft tokens
@@ -135,7 +135,8 @@ class Calibration(Spec):
         )
 
     def __str__(self) -> str:
-        return f"{self.factors} ({self.requests} requests of {self.load.workload}, {self.shape})"
+        requests = count_of(self.requests, "request")
+        return f"{self.factors} ({requests} of {self.load.workload}, {self.shape})"
 
 
 class Calibrations(Spec):

@@ -8,7 +8,7 @@ from penstock.graph.slo import Slo
 from penstock.reports.charts import distributions, over_time, slo_limit, throughput_chart
 from penstock.reports.model import TALL, Axis, Chart, Mark, Series
 from penstock.reports.plotly import COLORS, SYMBOLS
-from penstock.simulate.accuracy import row_intervals
+from penstock.simulate.accuracy import is_known, row_intervals
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.simulate.window import ServedRequest
 from penstock.text.numbers import significant
@@ -62,7 +62,9 @@ def _errors(rows: Sequence[Row]) -> list[tuple[float, float]]:
         return []
     rates = [row.metrics[0].user_rate or 0.0 for row in rows]
     return [
-        (rate - rate / interval.high, rate / interval.low - rate) if interval else (0.0, 0.0)
+        (rate - rate / interval.high, rate / interval.low - rate)
+        if interval and is_known(interval)
+        else (0.0, 0.0)
         for rate, interval in zip(rates, intervals, strict=True)
     ]
 

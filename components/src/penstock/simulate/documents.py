@@ -11,9 +11,10 @@ from penstock.graph.slo import Slo
 from penstock.reports.json_document import Document, Number, VersionedDocument, set_fields
 from penstock.simulate.accuracy import row_intervals
 from penstock.simulate.calibration import Calibration
+from penstock.simulate.frontend import FrontendLoad
 from penstock.simulate.interval import Interval
 from penstock.simulate.metrics import Spread, spreads
-from penstock.simulate.report import NEVER_SIMULATED, assumed
+from penstock.simulate.report import assumed, never_simulated
 from penstock.simulate.scaling import Event, Scaling
 from penstock.simulate.study import Row, SustainedLoad
 from penstock.simulate.window import Steadiness
@@ -169,8 +170,26 @@ class GraphFigures(Document):
     """Settings of the graph that are not simulated."""
 
 
+class FrontendsDocument(Document):
+    """CPU cores that the arriving requests need in the frontends."""
+
+    replicas: int
+    """Number of frontends."""
+    cores: float | None
+    """CPU cores that one requests; null if it requests none: the replay assumes 8."""
+    busy_cores: float
+    """CPU cores that the requests keep busy in all frontends together."""
+    needed_replicas: int
+    """Number of frontends in which requests do not queue."""
+    is_saturated: bool
+    """Whether requests arrive faster than the frontends can serve them; the SLO is missed then."""
+
+
 class SimulatedGraph(GraphFigures):
-    """One deployment with its working set."""
+    """One deployment with its working set and its frontends."""
+
+    frontends: FrontendsDocument | None
+    """Load of the frontends; null for a manifest without one."""
 
     working_set: WorkingSetDocument | None
     """Prompt tokens that are needed again; null without prefix caching or shared prefixes."""
@@ -219,11 +238,15 @@ def as_json(
     return SimulateDocument.of(
         workload=loaded.workload,
         graphs=[
-            SimulatedGraph(**_figures(row), working_set=working_set_document(working_set))
+            SimulatedGraph(
+                **_figures(row),
+                frontends=_frontends_document(row.frontend_load),
+                working_set=working_set_document(working_set),
+            )
             for row, working_set in zip(rows, sets, strict=True)
         ],
         sustained=list(map(_sustained_document, sustained)),
-        not_simulated=NEVER_SIMULATED,
+        not_simulated=never_simulated(loaded.workload),
     ).as_json()
 
 
@@ -237,6 +260,18 @@ def as_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
 
 def working_set_document(working_set: WorkingSet | None) -> WorkingSetDocument | None:
     return WorkingSetDocument.of(working_set) if working_set else None
+
+
+def _frontends_document(load: FrontendLoad | None) -> FrontendsDocument | None:
+    if load is None:
+        return None
+    return FrontendsDocument(
+        replicas=load.frontends.replicas,
+        cores=load.frontends.cores,
+        busy_cores=load.busy_cores,
+        needed_replicas=load.needed,
+        is_saturated=load.is_saturated,
+    )
 
 
 def _sustained_document(load: SustainedLoad) -> SustainedLoadDocument:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, Final
 
-from penstock.text.numbers import limit_text, significant
+from penstock.text.numbers import count_of, limit_text, significant
 from penstock.workload.request import Request
 
 DEFAULT: Final = "default"  # the tokenizer of Dynamo's default
 CORES: Final = 8.0  # CPU cores of a frontend that requests none: those in Dynamo's recipes
 MOST_BUSY: Final = 0.7  # share of them, above which requests queue
+QUEUED: Final = "requests may queue in the frontends, which is not simulated"
+SATURATED: Final = "the frontends cannot serve the requests as fast as they arrive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +128,24 @@ class FrontendLoad:
     def is_too_high(self) -> bool:
         return self.needed > self.frontends.replicas
 
+    @property
+    def is_saturated(self) -> bool:
+        """Whether the frontends cannot serve the requests as fast as they arrive."""
+        return self.busy_cores >= self.frontends.replicas * (self.frontends.cores or CORES)
+
     def __str__(self) -> str:
         """`6.5 CPU cores busy in 2 frontends with 4 each (assumed)`."""
-        count, cores = self.frontends.replicas, self.frontends.cores
-        where = f"{count} frontend{'s' * (count != 1)} with {limit_text(cores or CORES)} each"
+        cores = self.frontends.cores
+        count = count_of(self.frontends.replicas, "frontend")
         is_assumed = "" if cores else " (assumed)"
-        return f"{significant(self.busy_cores)} CPU cores busy in {where}{is_assumed}"
+        where = f"{count} with {limit_text(cores or CORES)} each{is_assumed}"
+        busy = count_of(significant(self.busy_cores), "CPU core")
+        return f"{busy} {'needed' if self.is_saturated else 'busy'} in {where}"
+
+    @property
+    def warning(self) -> str:
+        """Empty if the frontends have enough cores."""
+        if not self.is_too_high:
+            return ""
+        what = SATURATED if self.is_saturated else QUEUED
+        return f"{what}: {self}. Set `frontend.replicas` to {self.needed}"

@@ -10,6 +10,7 @@ from typing import Any
 from penstock.graph.slo import Slo
 from penstock.simulate.window import (
     Conversations,
+    RateWindow,
     ServedRequest,
     Steadiness,
     between,
@@ -17,7 +18,6 @@ from penstock.simulate.window import (
     percentile,
     steadiness_of,
     steady_window,
-    tokens_between,
 )
 
 MAX_REFUSED = 0.01  # of the requests, above which a p99 of the others says nothing
@@ -88,12 +88,13 @@ def replay_metrics(
     too_long: int = 0,
     *,
     counts_all_requests: bool = False,
+    rates: RateWindow | None = None,
 ) -> ReplayMetrics:
     """The metrics of one replay.
 
     ``gpus``: the average number of GPUs in use. ``too_long``: requests that were not replayed
     because the engines refuse them; they miss the SLO. ``counts_all_requests``: counts warm-up and
-    end too.
+    end too. ``rates``: where throughput is measured, if not where the other metrics are.
     """
     requests = served_requests(result)
     conversations = Conversations.in_result(result)
@@ -105,8 +106,8 @@ def replay_metrics(
     ttft = [r.ttft_ms for r in measured]
     itl = [r.itl_ms for r in measured if r.itl_ms is not None]
     queued = [r.decode_queue_ms for r in measured if r.decode_queue_ms is not None]
-    seconds = max(end - begin, 1e-6) / 1000
-    rate = sum(tokens_between(r, begin, end) for r in requests) / seconds
+    rates = rates or RateWindow(begin=begin, end=end, requests=requests)
+    rate = rates.output_rate
     input_tokens = sum(r.input_tokens for r in measured)
     summary = result["summary"]
     goodput = sum(r.meets(slo) for r in measured) / max(1, len(measured))
@@ -128,7 +129,7 @@ def replay_metrics(
         user_rate=1000 / max(percentile(itl, 0.5), 1e-6) if itl else None,
         output_rate=rate,
         gpu_rate=rate / gpus,
-        request_rate=len(measured) / seconds,
+        request_rate=rates.request_rate,
         goodput=goodput * (1 - failed) if slo and measured else None,
         prefix_hit_rate=sum(r.cached_tokens for r in measured) / input_tokens
         if input_tokens

@@ -11,6 +11,7 @@ import gzip
 import json
 import os
 import queue
+import select
 import subprocess
 import tempfile
 import threading
@@ -20,16 +21,17 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from penstock.environments.paths import STAMP, require_python
-from penstock.errors import MissingToolError, Problem, SimulationError
+from penstock.errors import MissingToolError, Problem, ProblemKind, SimulationError
 from penstock.files import write_file
 from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import ARGUMENT
 from penstock.simulate.window import Conversations
+from penstock.text.values import last_words
 from penstock.workload import BLOCK_TOKENS, Request
 from penstock.workload.request import with_blocks
 
@@ -41,6 +43,7 @@ SAMPLES = 200
 # Formats of a trace. With added inputs, the replay itself puts all earlier inputs and outputs of a
 # conversation before those of a turn, so that the turn finds the outputs in the prefix cache too.
 FULL_INPUTS, ADDED_INPUTS = "mooncake", "mooncake-delta"
+CAUSE = "perf database error: "  # of AISimulate, after the calls that it passed through
 PROGRESS_S = 5.0  # between two reports of progress while a replay runs
 Result = Mapping[str, Any]
 A = TypeVar("A")
@@ -219,12 +222,17 @@ class Child:
             )
             raise MissingToolError(message, place=NAME, fix=fix)
 
-    def run(self, line: str) -> Result:
-        """SimulationError with the replay's message if it rejects the job, or dies."""
-        stdin = self._process.stdin
+    def run(self, line: str, wait_s: float = inf) -> Result:
+        """SimulationError with the replay's message if it rejects the job, or dies, or needs more
+        than ``wait_s``, which ends it."""
+        stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
+        assert stdout is not None
         with contextlib.suppress(BrokenPipeError):  # then there is no reply either
             print(line, file=stdin, flush=True)
+        if wait_s < inf and not select.select([stdout], [], [], wait_s)[0]:
+            self._process.kill()
+            raise late()
         reply = self._reply()
         if "error" in reply:
             raise SimulationError(_problem(str(reply["error"])))
@@ -260,12 +268,18 @@ def _own_variables() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
+def late() -> SimulationError:
+    message, fix = "the replay was ended at the time limit", "Raise --time-limit."
+    return SimulationError(Problem(message=message, fix=fix, kind=ProblemKind.LATE))
+
+
 def _problem(error: str) -> Problem:
     """The problem behind an error of AISimulate or Dynamo, which has no code but only a text."""
     if "data missing" in error or "DataNotAvailable" in error:
-        only = "for gpt-oss only expert parallelism was measured"
-        fix = f"Choose another parallelism or GPU; {only}."
-        return Problem(message=f"no measured kernels for this: {error[-300:]}", fix=fix)
+        cause = last_words(error.rpartition(CAUSE)[2], 300)
+        only = "; for gpt-oss only expert parallelism was measured" if "MoE data" in error else ""
+        fix = f"Choose another parallelism or GPU{only}."
+        return Problem(message=f"no measured kernels for this: {cause}", fix=fix)
     if "must be real number, not NoneType" in error:
         fix = "Set the id of the model hub of a model that AISimulate knows."
         return Problem(place="model.id", message="AISimulate has no data for the model", fix=fix)
@@ -273,7 +287,7 @@ def _problem(error: str) -> Problem:
         fix = "Set `model.id` to its id on the model hub, or add --model DIR with its config.json."
         message = "AISimulate does not know the model, or its config.json is incomplete"
         return Problem(place="model", message=message, fix=fix)
-    return Problem(message=f"the replay failed: {error[-500:]}")
+    return Problem(message=f"the replay failed: {last_words(error, 500)}")
 
 
 @dataclass
@@ -286,6 +300,7 @@ class Replays:
 
     cache: Cache
     processes: int = max(1, os.cpu_count() or 1)
+    left_s: Callable[[], float] = lambda: inf  # in which replays may still run
 
     def __enter__(self) -> Replays:
         self._python = require_environment()
@@ -328,13 +343,15 @@ class Replays:
     def _replay(self, job: Job) -> Result:
         if (known := self._results.get(job.key) or self.cache.get(job.key)) is not None:
             return known
+        if not self.left_s():
+            raise late()
         with self._child() as child:
             file = Path(self._folder.name) / f"{job.digest[:16]}.jsonl"
             with self._lock:
                 self._refuse_when_over()
                 if not file.exists():
                     write_file(file, job.trace)
-            result = child.run(json.dumps(job.content(str(file))))
+            result = child.run(json.dumps(job.content(str(file))), self.left_s())
         self.replayed += 1
         self._results[job.key] = result
         self.cache.put(job.key, result)

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from penstock.checks.rules.kv_transfer.vllm_connectors import COMPOSED, TRANSFERS, connectors_of
 from penstock.engines.engine import Effective, NoSimulation
 from penstock.engines.parsers import (
     NotParsed,
@@ -34,17 +35,27 @@ from penstock.serving.understand import Hints, understand
 from penstock.serving.worker import Worker, first_by_component
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.calibration import uncalibrated
-from penstock.simulate.frontend import DEFAULT, Frontends
+from penstock.simulate.frontend import DEFAULT, TIMES, Frontends
 from penstock.simulate.model import InputLimit, PoolReplay, Replayable
 from penstock.simulate.router import Router, router_of
 from penstock.simulate.scaling import replicas_of, unscaled
 from penstock.simulate.timing import timing_of
+from penstock.text.quantities import quantity_of
 
 # Arguments of the replay for each role: engine, number of workers, and the engine's type.
 ARGUMENT = {
     Role.PREFILL: ("prefill_engine_args", "num_prefill_workers", "prefill"),
     Role.DECODE: ("decode_engine_args", "num_decode_workers", "decode"),
     Role.WORKER: ("extra_engine_args", "num_workers", "aggregated"),
+}
+# What a replay leaves out, by the keys that turn it on.
+NOT_SIMULATED = {
+    "LoRA adapters": ("lora_config", "enable-lora"),
+    "KV offload": (
+        *("kv_cache_config.host_cache_size", "kv_connector_config"),  # TensorRT-LLM
+        *("kv-offloading-size", "enable-hierarchical-cache"),  # vLLM, SGLang
+    ),
+    "the image encoder": ("mm_encoder_only",),
 }
 TCP_GBS = 1.0
 FABRIC_NAMES = {None: "fabric not set", "none": "TCP"}
@@ -133,7 +144,8 @@ def _replayable(
     frontends = _frontends(serving, graph, parsed[len(workers) :])
     files = serving.frontends[0][1].files if serving.frontends else {}
     roles = {worker.role for worker in workers}
-    router = router_of(parsed[len(workers) :], frontends.replicas, files, roles)
+    replicas = frontends.replicas if frontends else 1
+    router = router_of(parsed[len(workers) :], replicas, files, roles)
     of_router = (*router.not_simulated, *_ranks(router, pools))
     assert serving.gpu is not None
     deployment = Replayable(
@@ -147,7 +159,7 @@ def _replayable(
         assumed=tuple(dict.fromkeys(builder.assumed)),
         unscaled=tuple(unscaled(serving)),
         frontends=frontends,
-        frontend_time=frontends.time,
+        frontend_time=frontends.time if frontends else TIMES[DEFAULT],
         slo=graph.slo if graph else Slo(),
         gpu_hour_price=graph.hardware.gpu_hour_price if graph else None,
     )
@@ -156,24 +168,17 @@ def _replayable(
 
 def _frontends(
     serving: ServingDeployment, graph: Graph | None, parsed: Sequence[Parsed | NotParsed]
-) -> Frontends:
-    """``parsed``: the frontends' command lines."""
+) -> Frontends | None:
+    """None for a manifest without one. ``parsed``: the frontends' command lines."""
+    if not serving.frontends:
+        return None
     settings = next((launch.settings for launch in parsed if isinstance(launch, Parsed)), {})
     cpu = graph.frontend.resources.cpu if graph else None
     return Frontends(
         replicas=sum(component.replicas for component, _, _ in serving.frontends),
         tokenizer=settings.get("tokenizer_backend") or DEFAULT,
-        cores=_cores(cpu) if cpu else None,
+        cores=quantity_of(cpu) if cpu else None,
     )
-
-
-def _cores(quantity: str) -> float | None:
-    """`500m` is half a core; None for a quantity of something else."""
-    number, factor = (quantity[:-1], 0.001) if quantity.endswith("m") else (quantity, 1.0)
-    try:
-        return float(number) * factor
-    except ValueError:
-        return None
 
 
 def _one_each(serving: ServingDeployment) -> tuple[Worker, ...]:
@@ -191,6 +196,10 @@ def _check(serving: ServingDeployment, workers: tuple[Worker, ...]) -> None:
         raise not_replayable(
             "no pool has a worker to replay", "Set `replicas` of a worker pool to 1 or more."
         )
+    frontends = [component for component, *_ in serving.frontends]
+    if frontends and not any(component.replicas for component in frontends):
+        message = f"{frontends[0].name} has 0 replicas, so the graph accepts no requests"
+        raise not_replayable(message, "Set `frontend.replicas` to 1 or more.")
     for worker in workers:
         if worker.engine is Engine.MOCKER:
             message = f"{worker.name} runs the mocker, whose step times were not measured"
@@ -336,14 +345,12 @@ class _PoolBuilder:
 
 def _not_simulated(worker: Worker) -> Iterator[str]:
     """What is configured and not replayed."""
-    named = {
-        "LoRA adapters": ("lora_config", "enable-lora"),
-        "KV offload to the host": ("kv_cache_config.host_cache_size", "kv-transfer-config"),
-        "the image encoder": ("mm_encoder_only",),
-    }
-    for what, keys in named.items():
+    for what, keys in NOT_SIMULATED.items():
         if any(worker.get(key) not in (None, False, 0) for key in keys):
             yield f"{what} ({worker.name})"
+    for name in dict.fromkeys(connector.name for connector in connectors_of(worker)):
+        if name not in (*TRANSFERS, *COMPOSED):
+            yield f"KV offload with {name} ({worker.name})"
     interval = worker.get("stream_interval")
     if isinstance(interval, int) and interval > 1:
         yield f"stream_interval {interval}: using 1 instead ({worker.name})"

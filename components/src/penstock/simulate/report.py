@@ -36,8 +36,9 @@ from penstock.simulate.model import Replayable
 from penstock.simulate.study import LONG, Row, SustainedLoad
 from penstock.simulate.window import ServedRequest
 from penstock.simulate.working_set import WorkingSet
-from penstock.text.numbers import limit_text, significant
+from penstock.text.numbers import count_of, limit_text, significant
 from penstock.workload.load import LoadedWorkload
+from penstock.workload.model import Workload
 
 DECODE_QUEUE, GPU_HOURS = "decode queue p99 (ms)", "GPU-h"
 COST = "cost/Mtok"  # only if a price is set
@@ -65,14 +66,13 @@ MOST_VERDICTS = 4  # graphs with a verdict of their own
 MOST_OPEN = 2  # graphs whose charts over time are shown without a click
 NEVER_SIMULATED = (
     "queues in the frontends",
-    "prefix-cache hits on the output of earlier turns, unless the workload has `cached_output`",
     "failures, slow workers, and slow first requests of an engine",
 )
-NOT_STEADY = " (not steady)"  # after the name of a graph
+OUTPUT_HITS = "prefix-cache hits on the output of earlier turns"
+NOT_STEADY, OVERLOADED = " (not steady)", " (frontends overloaded)"  # after the name of a graph
 FEW_REQUESTS = 100  # below which the p99 is the maximum
 FEW = " (few: the p99 is the maximum)"
 FEW_OF_CLIENTS = " (few: TTFT depends on the burst of all clients at the start)"
-QUEUED = "requests may queue in the frontends, which is not simulated"
 WHOLE_EXPERTS = (
     "expert parallelism instead of tensor parallelism of the experts, which was not measured"
 )
@@ -84,8 +84,7 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     if workload.trace is not None:
         speed = "" if workload.trace.speed == 1 else f" at {workload.trace.speed:.2f} × speed"
         count = loaded.requests_without_output
-        plural = "s" * (count != 1)
-        left_out = f", {count} request{plural} without output left out" if count else ""
+        left_out = f", {count_of(count, 'request')} without output left out" if count else ""
         return f"recorded arrivals{speed}{left_out}"
     arrival = workload.arrival
     assert arrival is not None
@@ -109,6 +108,18 @@ def arrival_of(loaded: LoadedWorkload) -> str:
     return f"{name}, {significant(rate or 0.0)} {unit}"
 
 
+def never_simulated(workload: Workload) -> tuple[str, ...]:
+    """What is not simulated in any graph."""
+    conversation = workload.conversation
+    if conversation is not None and not conversation.cached_output:
+        return *NEVER_SIMULATED, f"{OUTPUT_HITS} (`conversation.cached_output` is not set)"
+    return NEVER_SIMULATED if workload.trace is None else (*NEVER_SIMULATED, OUTPUT_HITS)
+
+
+def never_line(workload: Workload) -> str:
+    return f"not simulated in any graph: {'; '.join(never_simulated(workload))}"
+
+
 def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
     """`short-chat: Poisson, 4 requests/s`."""
     scale = "each graph at its highest scale" if sustained else arrival_of(loaded)
@@ -116,9 +127,13 @@ def title(loaded: LoadedWorkload, sustained: Sequence[SustainedLoad]) -> str:
 
 
 def marked(rows: Sequence[Row]) -> list[Row]:
-    """With the names of those that have no steady state marked, for a table."""
+    """With the names of those that have no steady state, or whose frontends are overloaded, marked,
+    for a table."""
+    marks = [
+        NOT_STEADY * (not row.is_steady) + OVERLOADED * row.overloads_frontends for row in rows
+    ]
     return [
-        row if row.is_steady else row.renamed(f"{row.replayable.name}{NOT_STEADY}") for row in rows
+        row.renamed(f"{row.replayable.name}{mark}") for row, mark in zip(rows, marks, strict=True)
     ]
 
 
@@ -188,8 +203,8 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
         if working_set and row.is_first:
             yield f"  working set: {working_set}"
         yield f"  {frontend_line(row)}"
-        if (load := row.frontend_load) and load.is_too_high:
-            yield f"  warning: {QUEUED}: {load}. Set `frontend.replicas` to {load.needed}"
+        if (load := row.frontend_load) and load.warning:
+            yield f"  warning: {load.warning}"
         if unfinished := max(metrics.unfinished for metrics in row.metrics):
             yield f"  unfinished requests: {unfinished}"
         yield from (f"  {line}" for line in rejected(row))
@@ -201,10 +216,12 @@ def notes(rows: Sequence[Row], sets: Sequence[WorkingSet | None]) -> Iterator[st
             yield from (f"  assumed: {what}" for what in assumed(row))
             yield from (f"  not simulated: {what}" for what in deployment.not_simulated)
     if any(row.stage for row in rows):
-        yield "the figures of a stage include all requests that arrive in it or in its pause"
+        yield (
+            "the latencies of a stage include all requests that arrive in it or in its pause; its "
+            "throughput is measured while its requests arrive"
+        )
     if any(row.replayable.planner for row in rows):
         yield "all metrics include the start and the end of the workload"
-    yield f"not simulated in any graph: {'; '.join(NEVER_SIMULATED)}"
 
 
 def frontend_line(row: Row) -> str:
@@ -221,7 +238,7 @@ def _shape(deployment: Replayable) -> str:
     planner = deployment.planner
     if planner is None:
         return f"{deployment.shape} on {deployment.gpu.name}"
-    limit = "" if planner.max_gpus is None else f", at most {planner.max_gpus} GPUs"
+    limit = "" if planner.max_gpus is None else f", at most {count_of(planner.max_gpus, 'GPU')}"
     return f"initially {deployment.shape} on {deployment.gpu.name}{limit}"
 
 
@@ -237,7 +254,8 @@ def _scaling_lines(row: Row) -> Iterator[str]:
         head = f"  scaling events{which}:" if not number else "   "
         yield f"{head} {event.at_s:.0f} s {event.pool} {event.before} → {event.after}"
     if len(events) > MAX_EVENTS:
-        yield f"    {len(events) - MAX_EVENTS} more events are in the output of --json"
+        more = count_of(len(events) - MAX_EVENTS, "more event")
+        yield f"    {more} in the output of --json"
 
 
 def rejected(row: Row) -> Iterator[str]:
@@ -277,15 +295,23 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
     name = load.rows[0].replayable.name
     if load.highest is None:
         lowest = load.rows[0]
-        share = lowest.goodput or 0.0
         arrival = arrival_of(loaded.scaled(lowest.scale))
         what = f"{name} misses the SLO even at scale × {significant(lowest.scale)} ({arrival})"
-        return f"{what}: only {share:.1%} of requests meet it"
+        return f"{what}: {_why_missed(lowest)}"
     arrival = arrival_of(loaded.scaled(load.highest.scale))
     share = load.highest.goodput or 0.0
-    more = "" if load.lowest_failing else "; no higher scale was tried"
+    more = "; no higher scale was tried"
+    if load.lowest_failing is not None:
+        higher = f"scale × {load.lowest_failing.scale:.2f}: {_why_missed(load.lowest_failing)}"
+        more = f"; at {higher}" if load.lowest_failing.overloads_frontends else ""
     what = f"{name} meets the SLO at scale × {load.highest.scale:.2f} ({arrival})"
     return f"{what}: {share:.1%} of requests{more}{_length(loaded, load.highest.scale)}"
+
+
+def _why_missed(row: Row) -> str:
+    if (load := row.frontend_load) and load.is_saturated:
+        return load.warning
+    return f"only {row.goodput or 0.0:.1%} of requests meet it"
 
 
 def _length(loaded: LoadedWorkload, scale: float) -> str:
@@ -295,8 +321,8 @@ def _length(loaded: LoadedWorkload, scale: float) -> str:
     if not once or not long or once == long:
         return ""
     return (
-        f". These figures are of a replay with {long:,} requests, in which a growing queue shows; "
-        f"`--scale {scale:.2f}` replays {once:,}"
+        f". These figures are of a replay with {count_of(long, 'request')}, in which a growing "
+        f"queue shows; `--scale {scale:.2f}` replays {once:,}"
     )
 
 
@@ -325,13 +351,14 @@ class Simulated:
 
     def meets(self, row: Row) -> bool | None:
         """None without an SLO."""
-        return None if row.goodput is None else row.goodput >= self.attain
+        return row.meets_slo(self.attain)
 
 
 def report_of(study: Simulated) -> Report:
     rows = study.rows
     counted = {row.replayable.name: _counted(row) for row in rows}
     sustained = [sustained_load_line(load, study.loaded) for load in study.sustained]
+    about = [*notes(rows, study.sets), never_line(study.loaded.workload), METHOD]
     return Report(
         kind="Simulation",
         title=title(study.loaded, study.sustained),
@@ -345,7 +372,7 @@ def report_of(study: Simulated) -> Report:
             Section("Distribution of latencies", [*latency_charts(counted, study.common_slo)]),
             Section("Over time", list(_over_time(rows))),
             Section("Prediction intervals", list(_intervals(rows)), is_detail=True),
-            Section("Notes", [Notes([*notes(rows, study.sets), METHOD])]),
+            Section("Notes", [Notes(about)]),
         ],
     )
 
@@ -369,9 +396,13 @@ def _verdict(study: Simulated, row: Row) -> Verdict:
     if meets is None:
         return Verdict(State.NONE, f"no SLO for {name}")
     state = State.MET if meets else State.MISSED
-    share = f"{row.goodput or 0.0:.1%} of requests within {row.replayable.slo}"
+    why = (
+        f"{row.goodput or 0.0:.1%} of requests within {row.replayable.slo} ({study.needed} needed)"
+    )
+    if (load := row.frontend_load) and load.is_saturated:
+        why = load.warning
     scale = f" at scale × {row.scale:.2f}" if study.sustained else ""
-    return Verdict(state, f"SLO {state} by {name}{scale}: {share} ({study.needed} needed)")
+    return Verdict(state, f"SLO {state} by {name}{scale}: {why}")
 
 
 def _figures(study: Simulated) -> Iterator[Figure]:

@@ -17,6 +17,7 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.planner import configurations, minimum_endpoints, planned_pools
 from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Replayable
+from penstock.text.numbers import count_of
 
 # The planner's names of the pools.
 POOL_OF = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.WORKER: "agg"}
@@ -42,7 +43,7 @@ def unscaled(serving: ServingDeployment) -> Iterator[str]:
         if not (cursor["replicas"].is_absent or has_adapter or scaler):
             continue
         count = replicas_of(serving, component)
-        size = f"{component.name} has a fixed size of {count} replica{'s' * (count != 1)}"
+        size = f"{component.name} has a fixed size of {count_of(count, 'replica')}"
         if is_planned and has_adapter:
             yield f"{size}; with --planner the planner scales it"
         elif scaler or has_adapter:

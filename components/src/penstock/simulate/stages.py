@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from penstock.simulate.window import (
+    MAX_WARM_UP,
+    WARM_UP,
+    RateWindow,
+    ServedRequest,
+    median_duration,
+)
 from penstock.text.numbers import significant
 from penstock.workload.model import Workload
 
@@ -18,6 +25,7 @@ class Stage:
     number: int  # 0 for the first
     rate: float  # requests/s, or conversations/s
     begin_ms: float
+    arrivals_end_ms: float
     end_ms: float  # of its pause; infinite for the last stage
 
     def __str__(self) -> str:
@@ -38,6 +46,7 @@ def stages_of(workload: Workload) -> list[Stage]:
             number=number,
             rate=rate,
             begin_ms=number * every_ms,
+            arrivals_end_ms=number * every_ms + ladder.seconds * 1000,
             end_ms=inf if number == last else (number + 1) * every_ms,
         )
         for number, rate in enumerate(ladder.rates)
@@ -47,6 +56,19 @@ def stages_of(workload: Workload) -> list[Stage]:
 def rejected_in(result: Mapping[str, Any], stage: Stage) -> list[bool]:
     """Of each request of the stage that was not replayed: whether its input alone is too long."""
     return [is_input for at_ms, is_input in result[REJECTED] if stage.has(at_ms)]
+
+
+def rates_in(
+    stage: Stage, result: Mapping[str, Any], requests: Sequence[ServedRequest]
+) -> RateWindow:
+    """Where the throughput of the stage is measured: while its requests arrive, after a warm-up.
+
+    ``requests``: of the complete replay. Those of earlier stages may still run.
+    """
+    begin, end = (ms - result[FIRST] for ms in (stage.begin_ms, stage.arrivals_end_ms))
+    took = median_duration([r for r in requests if stage.has(result[FIRST] + r.arrived_ms)])
+    warm_up = min(WARM_UP * took, MAX_WARM_UP * (end - begin))
+    return RateWindow(begin=begin + warm_up, end=end, requests=requests)
 
 
 def part_of(result: Mapping[str, Any], stage: Stage) -> Mapping[str, Any]:

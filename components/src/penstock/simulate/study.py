@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.errors import InputError
 from penstock.simulate.frontend import FrontendLoad
-from penstock.simulate.metrics import ReplayMetrics, replay_metrics
+from penstock.simulate.metrics import ReplayMetrics, replay_metrics, served_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.replay import (
     ADDED_INPUTS,
@@ -24,8 +24,22 @@ from penstock.simulate.replay import (
     in_parallel,
 )
 from penstock.simulate.scaling import Scaling, scaling_of
-from penstock.simulate.stages import FIRST, REJECTED, Stage, part_of, rejected_in, stages_of
-from penstock.simulate.window import MAX_GROWTH, Conversations, Steadiness, least_steady
+from penstock.simulate.stages import (
+    FIRST,
+    REJECTED,
+    Stage,
+    part_of,
+    rates_in,
+    rejected_in,
+    stages_of,
+)
+from penstock.simulate.window import (
+    MAX_GROWTH,
+    Conversations,
+    ServedRequest,
+    Steadiness,
+    least_steady,
+)
 from penstock.workload.duration import (
     exceeds_conversation_limit,
     exceeds_sample_limit,
@@ -73,15 +87,25 @@ class Row:
 
     def by_stage(self, loaded: LoadedWorkload) -> list[Row]:
         """A row for each stage of a ladder, in which all requests count; else only this one."""
-        return [self._of_stage(stage) for stage in stages_of(loaded.workload)] or [self]
+        stages = stages_of(loaded.workload)
+        requests = [served_requests(result) for result in self.results] if stages else []
+        return [self._of_stage(stage, requests) for stage in stages] or [self]
 
-    def _of_stage(self, stage: Stage) -> Row:
+    def _of_stage(self, stage: Stage, requests: Sequence[Sequence[ServedRequest]]) -> Row:
+        """``requests``: of each seed, those of all stages."""
         rejected = [rejected_in(result, stage) for result in self.results]
         parts = tuple(part_of(result, stage) for result in self.results)
         gpus, slo = self.replayable.gpus, self.replayable.slo
         metrics = tuple(
-            replay_metrics(part, gpus, slo, len(too_long), counts_all_requests=True)
-            for part, too_long in zip(parts, rejected, strict=True)
+            replay_metrics(
+                part,
+                gpus,
+                slo,
+                len(too_long),
+                counts_all_requests=True,
+                rates=rates_in(stage, part, served),
+            )
+            for part, too_long, served in zip(parts, rejected, requests, strict=True)
         )
         return replace(
             self,
@@ -105,11 +129,41 @@ class Row:
         return median(scaling.gpus(self.replayable) for scaling in self.scalings)
 
     @property
+    def offered_rate(self) -> float:
+        """Requests/s that arrive, whether or not the engines keep up; the median over the seeds."""
+        pairs = zip(self.results, self.metrics, strict=True)
+        return median(self._offered_rate(result, metrics) for result, metrics in pairs)
+
+    def _offered_rate(self, result: Mapping[str, Any], metrics: ReplayMetrics) -> float:
+        conversations = Conversations.in_result(result)
+        if self.stage is not None:
+            return self.stage.rate * (conversations.turns if conversations else 1.0)
+        if conversations is not None:
+            return conversations.rate
+        arrivals: list[float] = result["requests"]["arrival_time_ms"]
+        span_ms = max(arrivals) - min(arrivals)
+        if self.is_closed_loop or not span_ms:
+            return metrics.request_rate
+        return (len(arrivals) - 1) / span_ms * 1000
+
+    @property
+    def overloads_frontends(self) -> bool:
+        """Whether requests arrive faster than the frontends can serve them."""
+        return self.frontend_load is not None and self.frontend_load.is_saturated
+
+    def meets_slo(self, share: float) -> bool | None:
+        """Whether at least ``share`` of the requests meet the SLO; None without one. Frontends that
+        are overloaded delay all of them more and more, which the replay does not show."""
+        if self.goodput is None:
+            return None
+        return self.goodput >= share and not self.overloads_frontends
+
+    @property
     def frontend_load(self) -> FrontendLoad | None:
         """None if the frontends are not known."""
         if (frontends := self.replayable.frontends) is None:
             return None
-        rate = median(metrics.request_rate for metrics in self.metrics)
+        rate = self.offered_rate
         lengths = (
             fmean(self.results[0]["requests"][f"{what}_length"]) for what in ("input", "output")
         )
@@ -243,7 +297,7 @@ class Study:
         return replace(self._row(deployment, jobs, self.replays.run(jobs)), scale=scale)
 
     def meets(self, row: Row) -> bool:
-        return row.goodput is not None and row.goodput >= self.attain
+        return bool(row.meets_slo(self.attain))
 
     def _seeds(self, deployment: Replayable) -> int:
         """A trace is the same for every seed, so that only a random router makes a difference."""
@@ -407,6 +461,7 @@ class _Search:
         row = self._study.at(self._deployment, scale, repeat)
         self._rows.append(row)
         if self._say:
-            share = row.goodput or 0.0
-            self._say(f"{self._deployment.name}: scale × {scale:.2f}: {share:.0%} within the SLO")
+            share = f"{row.goodput or 0.0:.0%} within the SLO"
+            what = "frontends overloaded" if row.overloads_frontends else share
+            self._say(f"{self._deployment.name}: scale × {scale:.2f}: {what}")
         return row

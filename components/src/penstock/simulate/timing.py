@@ -20,6 +20,7 @@ from penstock.models.known import known_id
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.simulate.acceptance import Acceptance
+from penstock.text.numbers import count_of
 from penstock.text.values import positive_int
 
 DRAFT_SHAPE = (
@@ -105,7 +106,7 @@ def cost_note(cost: Mapping[str, Any] | None) -> str | None:
         return None
     layers = int(shape["num_hidden_layers"])
     return (
-        f"a draft model of {layers} layer{'s' if layers > 1 else ''}, hidden size "
+        f"a draft model of {count_of(layers, 'layer')}, hidden size "
         f"{shape['hidden_size']:,}, MLP size {shape['intermediate_size']:,} and a vocabulary of "
         f"{shape['draft_vocab_size']:,}"
     )
@@ -242,7 +243,7 @@ def _speculation(
         return {}
     rates = acceptance.rates[: drafting.tokens]
     if drafting.tokens and len(rates) < drafting.tokens:
-        missing = f"using {len(rates)} draft tokens, as --acceptance has no more rates"
+        missing = f"using {count_of(len(rates), 'draft token')}, as --acceptance has no more rates"
         not_simulated.append(f"{drafting.tokens} draft tokens: {missing} ({worker.name})")
     config["nextn"] = len(rates)
     cost = draft_cost(drafting, len(rates)) if acceptance.prices_draft else None

@@ -26,6 +26,7 @@ MARGIN = 1.05  # of the lengthened traffic, whose slowest requests may take long
 GROWTH = 2.0  # of the traffic where requests do not complete as fast as they arrive
 MAX_GROWTH = 8.0  # of the traffic in one step
 OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
+WARM_UP = 2.0  # request durations
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
 SHORT = 0.1  # of the requests, which hardly wait
 FEWEST_OF_THIRD = 30  # requests, below which medians of thirds differ randomly
@@ -236,7 +237,7 @@ def steadiness_of(requests: list[ServedRequest], conversations: Conversations | 
         served_rate=completed / seconds if seconds else 0.0,
         short_request_s=percentile([r.e2e_ms for r in requests], SHORT) / 1000,
         warm_up_s=(begin - requests[0].arrived_ms) / 1000 if requests else 0.0,
-        fill_s=conversations.takes_ms(_median_duration(requests)) / 1000 if conversations else 0.0,
+        fill_s=conversations.takes_ms(median_duration(requests)) / 1000 if conversations else 0.0,
         ttft_growth=_ttft_growth(arrived),
     )
 
@@ -257,7 +258,7 @@ def steady_window(
     """The time from the end of the warm-up to the last arrival, in ms; the full window if there is
     no steady state, because all requests arrive within a few request durations."""
     begin, end = _after_warm_up(requests, conversations)
-    is_steady = end - begin >= MIN_STEADY_DURATIONS * _median_duration(requests)
+    is_steady = end - begin >= MIN_STEADY_DURATIONS * median_duration(requests)
     return (begin, end) if is_steady else full_window(requests)
 
 
@@ -269,8 +270,8 @@ def _after_warm_up(
     if not requests:
         return 0.0, 0.0
     first, end = requests[0].arrived_ms, requests[-1].arrived_ms
-    took = _median_duration(requests)
-    warm_up = 2 * took
+    took = median_duration(requests)
+    warm_up = WARM_UP * took
     if conversations:
         end = min(end, conversations.last_ms)
         warm_up = conversations.takes_ms(took)
@@ -282,7 +283,8 @@ def _after_warm_up(
     return min(max(earliest, first + warm_up), latest), end
 
 
-def _median_duration(requests: Sequence[ServedRequest]) -> float:
+def median_duration(requests: Sequence[ServedRequest]) -> float:
+    """In ms; 0 without requests."""
     return median(request.e2e_ms for request in requests) if requests else 0
 
 
@@ -299,3 +301,28 @@ def tokens_between(request: ServedRequest, begin: float, end: float) -> float:
         return float(request.tokens) if begin <= request.first_ms <= end else 0.0
     overlap = min(request.ended_ms, end) - max(request.first_ms, begin)
     return request.tokens * max(0.0, overlap) / span
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateWindow:
+    """A part of a run in which rates are measured."""
+
+    begin: float  # ms, as `end`
+    end: float
+    requests: Sequence[ServedRequest]  # of the complete run
+
+    @property
+    def _seconds(self) -> float:
+        return max(self.end - self.begin, 1e-6) / 1000
+
+    @property
+    def request_rate(self) -> float:
+        """Requests/s that arrive."""
+        arrived = sum(self.begin <= r.arrived_ms <= self.end for r in self.requests)
+        return arrived / self._seconds
+
+    @property
+    def output_rate(self) -> float:
+        """Output tokens/s."""
+        tokens = sum(tokens_between(r, self.begin, self.end) for r in self.requests)
+        return tokens / self._seconds

@@ -15,6 +15,16 @@ def plain_number(value: float, digits: int = 15) -> str:
     return f"{Decimal(text):f}" if "e" in text else text
 
 
+def count_of(count: int | str, noun: str) -> str:
+    """``count``: an integer, or a number as text.
+
+    >>> count_of(1, "replay"), count_of(1200, "request"), count_of("0.5", "CPU core")
+    ('1 replay', '1,200 requests', '0.5 CPU cores')
+    """
+    text = count if isinstance(count, str) else f"{count:,}"
+    return f"{text} {noun}{'s' * (text != '1')}"
+
+
 def limit_text(value: float) -> str:
     """A number that a user wrote, such as a limit: all its digits up to six, and never an exponent.
 

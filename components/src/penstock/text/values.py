@@ -18,3 +18,16 @@ def positive_int(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if value > 0 else None
+
+
+def last_words(text: str, most: int) -> str:
+    """The text on one line; of a longer one, the last words with ``most`` characters, after `…`.
+
+    >>> last_words("no data for 8 GPUs", 100), last_words("no data for 8 GPUs", 12)
+    ('no data for 8 GPUs', '… for 8 GPUs')
+    """
+    line = " ".join(text.split())
+    if len(line) <= most:
+        return line
+    start = line.find(" ", len(line) - most)
+    return f"…{line[start:]}" if start >= 0 else f"…{line[-most:]}"

@@ -9,7 +9,8 @@ from statistics import median
 
 from penstock.reports.model import Notes, Part, Report, Section, State, Table, Verdict
 from penstock.simulate.documents import as_rows
-from penstock.simulate.report import SIMULATED, arrival_of, notes
+from penstock.simulate.report import SIMULATED, arrival_of, never_line, notes
+from penstock.text.numbers import count_of
 from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import (
     LATENCIES,
@@ -61,9 +62,12 @@ def report_of(tuning: Tuning) -> Report:
             f"confirmation ({tuning.parts.confirmation_name}):",
             _table(confirmation.base, trials, has_bounds=True),
         ]
-    replays = f"{tuning.replays} replays of {tuning.base.row.requests:,} measured requests or more"
+    requests = count_of(tuning.base.row.requests, "measured request")
+    replays = f"{count_of(tuning.replays, 'replay')} of {requests} or more"
     possible = f"prefix-cache hit rate of one unlimited cache: about {tuning.possible_hits:.1%}"
     remarks = [tuning.hint.reason] if tuning.hint and not tuning.indifference else []
+    about = [*remarks, possible, replays, *notes([tuning.base.row], [None])]
+    about.append(never_line(choice.workload.workload))
     state = State.MET if tuning.is_changed else State.NONE
     return Report(
         kind="Router settings",
@@ -72,9 +76,7 @@ def report_of(tuning: Tuning) -> Report:
         verdicts=[Verdict(state, f"recommended: {recommendation(tuning)}")],
         sections=[
             Section("Settings", [*parts, LEGEND]),
-            Section(
-                "Notes", [Notes([*remarks, possible, replays, *notes([tuning.base.row], [None])])]
-            ),
+            Section("Notes", [Notes(about)]),
         ],
     )
 

@@ -21,6 +21,7 @@ from penstock.simulate.replayable import require_replayed_mode, router_problem
 from penstock.simulate.study import Row, Study
 from penstock.simulate.window import percentile
 from penstock.simulate.working_set import possible_hits
+from penstock.text.numbers import count_of
 from penstock.tune.settings import (
     DYNAMO_DEFAULT,
     QUEUES,
@@ -146,7 +147,7 @@ def _only(loaded: LoadedWorkload, requests: tuple[Request, ...]) -> LoadedWorklo
 
 def _require_enough(loaded: LoadedWorkload, count: int, what: str) -> None:
     if count < MIN_REQUESTS:
-        message = f"{what} {count} requests; at least {MIN_REQUESTS} are needed"
+        message = f"{what} {count_of(count, 'request')}; at least {MIN_REQUESTS} are needed"
         fix = "Use a longer trace, or raise `requests` of the workload."
         raise SimulationError(message, file=loaded.source, fix=fix)
 
@@ -450,7 +451,7 @@ class Search:
 
         def progress(done: int, total: int) -> None:
             self.done = begun + done
-            text = f"{what}: {len(candidates)} settings, {done} of {total} replays"
+            text = f"{what}: {count_of(len(candidates), 'setting')}, {done} of {total} replays"
             self.say(text, self.done, max(self.done, self.most))
 
         rows = study.rows(deployments, progress)

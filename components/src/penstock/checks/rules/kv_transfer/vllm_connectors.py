@@ -19,6 +19,8 @@ HMA_FLAG = "disable-hybrid-kv-cache-manager"
 # The decode worker reads the KV. Two names of one class (nixl/connector.py of vLLM 0.31.0).
 PULL_CONNECTORS = ("NixlConnector", "NixlPullConnector")
 NIXL = (*PULL_CONNECTORS, "NixlPushConnector")
+# They send KV to another worker, and keep none.
+TRANSFERS = (*NIXL, "MooncakeConnector", "MoRIIOConnector", "P2pNcclConnector")
 COMPOSED = ("MultiConnector", "PdConnector")
 KVBM_MODULE = "kvbm.vllm_integration.connector"
 OF_KVBM = ("DynamoConnector", "PdConnector")

@@ -16,15 +16,9 @@ from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 from penstock.text.names import nearest
 from penstock.text.numbers import plain_number
+from penstock.text.quantities import quantity_of
 from penstock.text.values import as_mapping
 
-# What the API server accepts (resource.ParseQuantity); sizes in bytes or cores.
-QUANTITY = re.compile(
-    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?"
-)
-SUFFIXES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3}
-SUFFIXES |= {unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)}
-SUFFIXES |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
 MIB, GIB, TIB = 2**20, 2**30, 2**40
 SHM = "/dev/shm"  # noqa: S108  a volume of the pod
 DEFAULT_SHM = 8 * GIB  # the operator's default
@@ -82,18 +76,10 @@ def indexed(listed: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield index, entry
 
 
-def size_of(text: Any) -> float | None:
-    """A quantity in bytes or cores; None if the API server does not read it."""
-    if (parts := QUANTITY.fullmatch(str(text))) is None:
-        return None
-    number, suffix = parts[1], parts[2] or ""
-    return float(number) * SUFFIXES[suffix] if suffix in SUFFIXES else float(number + suffix)
-
-
 def memory_of(text: Any) -> float | None:
     """Bytes of a quantity in a unit that memory is written in, else None."""
     is_usual = re.fullmatch(r"[0-9]+(\.[0-9]+)?([kMGTP]i?|Ki)?", str(text))
-    return size_of(text) if is_usual else None
+    return quantity_of(text) if is_usual else None
 
 
 def gib(size: float) -> str:
@@ -148,7 +134,7 @@ def with_unit(name: str, amount: Any) -> str:
     if name == "cpu":
         return f"{amount}m" if str(amount).isdigit() else ""
     digits = re.match("[0-9]*[1-9][0-9]*", str(amount))
-    return f"{digits[0]}Gi" if digits and (size_of(amount) or 0) < MIB else ""
+    return f"{digits[0]}Gi" if digits and (quantity_of(amount) or 0) < MIB else ""
 
 
 def corrected(amount: Any) -> str:
