@@ -12,7 +12,7 @@ import published_agentic
 from penstock.cli.main import main
 from penstock.manifests.source import open_source
 from penstock.simulate.window import ServedRequest
-from published.agentic import ROWS, Row, figures, graph_of, workload_of
+from published.agentic import MIX, ROWS, Row, figures, graph_of, workload_of
 from published.agentic_page import FIGURES, with_tables
 
 ROOT = Path(__file__).parents[2]
@@ -126,10 +126,17 @@ def test_the_text_states_figures_of_the_results() -> None:
     twin = rows["b200-2p6d"]["twin"]
     measured, replayed = (twin[name]["prefix_hit_rate"] for name in ("measured", "predicted"))
     assert f"report {measured:.0%}, and the replay has {replayed:.0%}" in flat
-    for row in rows.values():
-        closest = max(_rate(one) for one in (row["predicted"], *row["variants"].values()))
-        if name := row["variants"].get("conversations with such outputs"):
-            assert _rate(name) == closest < _rate(row["published"])
+    mixes = [rows[name]["variants"][MIX] for name in ("b200-agg", "h200-agg", "b200-2p6d")]
+    shares = [
+        [mix[key] / rows[name]["published"][key] for key in FIGURES]
+        for name, mix in zip(("b200-agg", "h200-agg", "b200-2p6d"), mixes, strict=True)
+    ]
+    (b200, h200, pools) = shares
+    assert all(abs(share - 1) < 0.2 for row in (b200, h200) for share in row[:2])
+    assert f"{b200[0]:.2f} and {h200[0]:.2f} × the published throughput" in flat
+    assert f"{b200[1]:.2f} and {h200[1]:.2f} × the speed per user" in flat
+    assert f"TTFTs are {b200[2]:.2f} and {h200[2]:.1f} × the published ones" in flat
+    assert f"2P6D is {pools[0]:.2f} × the published one, its TTFT {pools[2]:.1f} ×" in flat
 
 
 def _rate(figures: Mapping[str, float]) -> float:
