@@ -47,18 +47,26 @@ def test_the_pareto_plot_separates_kinds_and_verdicts_and_rings_the_choice() -> 
     assert symbols["aggregated, meets the SLO"] == ["circle"]
 
 
+@pytest.mark.parametrize(
+    ("slo", "part", "limit", "took"),
+    [
+        (Slo(ttft_ms=60, itl_ms=100), "TTFT", 60, 50),
+        (Slo(ttft_ms=600, itl_ms=10.5), "ITL", 10.5, 10),
+        (Slo(e2e_ms=500), "end-to-end latency", 500, 150),
+    ],
+)
 @pytest.mark.parametrize(("price", "unit", "cost"), [(None, "GPU-seconds", 1000), (3.6, "cost", 1)])
-def test_the_cost_is_shown_against_the_binding_part_of_the_slo(
-    price: float | None, unit: str, cost: float
+def test_the_cost_is_shown_against_the_part_of_the_slo_with_the_least_headroom(
+    slo: Slo, part: str, limit: float, took: float, price: float | None, unit: str, cost: float
 ) -> None:
     choice = trial(CHOICE, gpu_rate=1000)
-    asked = request(slo=Slo(ttft_ms=500, itl_ms=11), gpu_hour_price=price)
+    asked = request(slo=slo, gpu_hour_price=price)
     chart = cost_chart(replayed([choice], asked, 0.95, choice), "recommended graph")
-    assert (chart.x.title, chart.x.unit) == ("ITL p95", "ms")
+    assert (chart.x.title, chart.x.unit) == (f"{part} p95", "ms")
     assert chart.y.unit == f"{unit} per million tokens"
     found = traces(chart)
-    assert found["SLO: ITL ≤ 11 ms"][0] == [11, 11]
-    assert found["recommended graph"] == ([pytest.approx(10)], [pytest.approx(cost)])
+    assert found[f"SLO: {part} ≤ {limit} ms"][0] == [limit, limit]
+    assert found["recommended graph"] == ([pytest.approx(took)], [pytest.approx(cost)])
 
 
 ROWS: dict[str, Row | str] = {"planned traffic": row(), "input length × 2": "too long"}

@@ -9,7 +9,6 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.plan.evidence import (
-    binding_part,
     cost_per_million,
     neighbors,
     pareto_front,
@@ -109,21 +108,6 @@ def test_the_cost_is_the_price_or_gpu_seconds_of_a_million_tokens() -> None:
     metrics = replace(cheap.row.metrics[0], gpu_hours_per_million=None)
     none = replace(cheap, row=replace(cheap.row, metrics=(metrics,)))
     assert cost_per_million(none, 3.6) is None
-
-
-@pytest.mark.slow  # renders a graph
-@pytest.mark.parametrize(
-    ("slo", "part"),
-    [
-        (Slo(ttft_ms=60, itl_ms=100), ("TTFT", 60)),
-        (Slo(ttft_ms=600, itl_ms=10.5), ("ITL", 10.5)),
-        (Slo(e2e_ms=500), ("end-to-end latency", 500)),
-    ],
-)
-def test_the_binding_part_of_the_slo_has_the_least_headroom(
-    slo: Slo, part: tuple[str, float]
-) -> None:
-    assert binding_part(row(), slo, 0.95) == part
 
 
 def test_neighbors_of_an_aggregated_graph_differ_in_one_setting() -> None:

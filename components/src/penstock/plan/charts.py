@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 
-from penstock.plan.evidence import Replayed, binding_part, cost_per_million
+from penstock.plan.evidence import Replayed, cost_per_million
 from penstock.plan.margin import latencies, meets_slo
 from penstock.plan.trials import Trial
 from penstock.reports.charts import slo_limit, throughput_chart
@@ -29,23 +29,26 @@ def pareto_chart(search: Replayed, choice_name: str) -> Chart:
 def cost_chart(search: Replayed, choice_name: str) -> Chart:
     """Against the part of the SLO that has the least headroom in the choice."""
     request, attain = search.request, search.attain
-    part, limit_ms = binding_part(search.choice.row, request.slo, attain)
     price = request.gpu_hour_price
+    part, limit_ms, _ = max(
+        latencies(search.choice.row, request.slo, attain),
+        key=lambda latency: latency[2] / latency[1],
+    )
 
     def latency(trial: Trial) -> float:
-        took = {name: ms for name, _, ms in latencies(trial.row, request.slo, attain)}
+        took = {part: ms for part, _, ms in latencies(trial.row, request.slo, attain)}
         return max(LEAST_MS, took[part])
 
     def cost(trial: Trial) -> float:
         return cost_per_million(trial, price) or 0.0
 
-    percentile = f"{part} p{attain * 100:.4g}"
+    percentile = f"{part.name} p{attain * 100:.4g}"
     return Chart(
         title=f"Cost of output tokens, and {percentile}",
         x=Axis(percentile, "ms", is_logarithmic=True),
         y=Axis("", f"{'cost' if price else 'GPU-seconds'} per million tokens"),
         series=list(_points(search, choice_name, latency, cost)),
-        limits=slo_limit(part, limit_ms, is_vertical=True),
+        limits=slo_limit(part.name, limit_ms, is_vertical=True),
         height=TALL,
     )
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import BeforeValidator
 
 from penstock.graph.slo import Slo
-from penstock.plan.margin import meets_slo
+from penstock.plan.margin import Margin, meets_slo
 from penstock.plan.planning import Plan
 from penstock.plan.report import (
     best_trials,
@@ -18,8 +21,7 @@ from penstock.plan.report import (
     ties,
 )
 from penstock.plan.request import Objective
-from penstock.plan.sensitivity import Comparison, Headroom
-from penstock.plan.trials import Trial
+from penstock.plan.sensitivity import Headroom
 from penstock.reports.json_document import Document, VersionedDocument
 from penstock.simulate.documents import (
     Figures,
@@ -62,21 +64,6 @@ class RouterDocument(Document):
     """Why the graph has these settings."""
 
 
-class MarginDocument(Document):
-    """One latency of the SLO."""
-
-    name: str
-    """Latency that the SLO limits."""
-    limit: float
-    """Limit of the SLO in ms."""
-    predicted: float
-    """Predicted percentile of the requests that must meet the limit, in ms."""
-    highest: float | None
-    """Upper end of the interval of the prediction in ms; null without measured points near it."""
-    is_met: bool
-    """Whether the upper end of the interval is within the limit."""
-
-
 class Changed(Document):
     """The recommended graph under other traffic, or with fewer workers."""
 
@@ -100,7 +87,7 @@ class TrialDocument(Document):
     """Whether the graph meets the SLO."""
     goodput: float
     """Share of requests that meet the SLO."""
-    user_rate: float | None
+    user_rate: Annotated[float | None, BeforeValidator(lambda rate: rate or None)]
     """Output tokens/s of the median request; null if no request has two output tokens."""
 
 
@@ -163,7 +150,7 @@ class PlanDocument(VersionedDocument):
     """Distance of each latency and of the load from the SLO, as text."""
     confidence: float | None
     """Coverage of the intervals that must meet the SLO; null: the prediction must meet it."""
-    margins: Sequence[MarginDocument]
+    margins: Sequence[Margin]
     """Each latency of the SLO."""
     planned_scale: float
     """Multiple of the workload's arrival rate for which the graph is recommended."""
@@ -214,7 +201,7 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         router=RouterDocument.of(settings, reason=plan.routing.reason),
         headroom=list(headroom(plan, attain)),
         confidence=plan.request.confidence,
-        margins=[MarginDocument.of(margin) for margin in margins_of(plan, attain)],
+        margins=margins_of(plan, attain),
         planned_scale=plan.base,
         scale_headroom=plan.headroom,
         n_minus_one=plan.request.survives_loss,
@@ -223,8 +210,8 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
             name: _changed(row, plan, attain) for name, row in plan.sensitivity_rows.items()
         },
         working_set=working_set_document(plan.working_set),
-        disaggregation=DisaggregationDocument(
-            summary=disaggregation(plan), scales=list(map(_comparison, plan.compared))
+        disaggregation=DisaggregationDocument.of(
+            summary=disaggregation(plan), scales=plan.compared
         ),
         graphs=[figures_of(trial.row) for trial in best_trials(plan)],
         not_considered={str(layout): why for layout, why in plan.excluded.items()},
@@ -252,21 +239,4 @@ def _changed(row: Row | str, plan: Plan, attain: float) -> Changed | NotReplayed
     return Changed(
         meets_slo=meets_slo(row, plan.request, attain),
         figures=Figures(**dict(spreads(row.metrics))),
-    )
-
-
-def _comparison(comparison: Comparison) -> ScaleDocument:
-    return ScaleDocument(
-        scale=comparison.scale,
-        favors_disaggregated=comparison.favors_disaggregated,
-        disaggregated=_trial(comparison.disaggregated),
-        aggregated=_trial(comparison.aggregated),
-    )
-
-
-def _trial(trial: Trial | None) -> TrialDocument | None:
-    if trial is None:
-        return None
-    return TrialDocument(
-        meets_slo=trial.meets_slo, goodput=trial.goodput, user_rate=trial.user_rate or None
     )

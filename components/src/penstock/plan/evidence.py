@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from penstock.graph.slo import Slo
-from penstock.plan.margin import latencies
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import AGGREGATED, Candidate, PoolCandidate
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import spreads
-from penstock.simulate.study import Row
 from penstock.tune.settings import DYNAMO_DEFAULT
 
 SECONDS = 3600  # of an hour
@@ -79,12 +76,6 @@ def cost_per_million(trial: Trial, gpu_hour_price: float | None) -> float | None
     were no tokens."""
     hours = dict(spreads(trial.row.metrics)).get("gpu_hours_per_million")
     return hours.median * (gpu_hour_price or SECONDS) if hours else None
-
-
-def binding_part(row: Row, slo: Slo, attain: float) -> tuple[str, float]:
-    """The part of the SLO with the least headroom, and its limit in ms."""
-    name, limit, _ = max(latencies(row, slo, attain), key=lambda part: part[2] / part[1])
-    return name, limit
 
 
 def neighbors(choice: Candidate, candidates: Iterable[Candidate]) -> Mapping[Candidate, str]:

@@ -73,9 +73,9 @@ def _is_short_trace(result: NoPlan, attain: float) -> bool:
 def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:
     ways = []
     if result.miss is not None:
-        flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
         possible, requested = result.miss.slo.model_dump(), result.request.slo.model_dump()
-        arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
+        limits = {field: ms for field, ms in possible.items() if ms is not None}
+        arguments = [f"--{f.removesuffix('_ms')} {_rounded_up(ms)}ms" for f, ms in limits.items()]
         # The latencies of an overloaded graph grow with the length of the replay.
         if possible != requested and all(row.is_served for row in result.miss.trial.rows):
             ways.append(f"{' '.join(arguments)}, which the closest graph meets")

@@ -137,7 +137,9 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
         if not trial.row.replayable.router.is_tunable:
             return False
         reached = latencies(trial.row, request.slo, attain)
-        return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in reached)
+        return all(
+            ms <= limit * (1 if part.name == ITL else FARTHEST) for part, limit, ms in reached
+        )
 
     def would_win(trial: Trial) -> bool:
         return winner is None or in_order([winner, trial], request.objective)[0] is trial

@@ -14,13 +14,11 @@ from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
-from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_factors, part_values
+from penstock.plan.margin import PREDICTED, highest_factors, latencies
 from penstock.plan.space import Candidate
 from penstock.plan.trials import TIE, Trial, Trials, TrialSpec
-from penstock.simulate.metrics import steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import SEEDS, Row
-from penstock.simulate.window import percentile
 from penstock.workload.load import Change
 from penstock.workload.request import double_inputs, without_shared_prefixes
 
@@ -250,13 +248,6 @@ def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
     """
     confidence = trials.deployments.request.confidence
     factors = highest_factors(row, confidence) if confidence else PREDICTED
-    requests = [request for result in row.results for request in steady_requests(result)]
-    share = (1 + trials.study.attain) / 2
-    parts = {"ttft_ms": TTFT, "itl_ms": ITL, "e2e_ms": END_TO_END}
-    values = part_values(requests, factors)
-    limits = {name: limit for name, limit in slo.model_dump().items() if limit is not None}
-    loosened = {}
-    for name, limit in limits.items():
-        needed = percentile(values.get(parts[name], []), share) * LOOSER
-        loosened[name] = max(limit, needed)
+    reached = latencies(row, slo, (1 + trials.study.attain) / 2, factors)
+    loosened = {part.field: max(limit, ms * LOOSER) for part, limit, ms in reached}
     return slo.model_copy(update=loosened)
