@@ -8,8 +8,17 @@ from dataclasses import replace
 import pytest
 
 from penstock.plan.documents import plan_document
+from penstock.plan.evidence import first_answer
 from penstock.plan.planning import Plan
-from penstock.plan.report import disaggregation, header, kind_line, reason, report_of
+from penstock.plan.report import (
+    disaggregation,
+    first_answer_line,
+    header,
+    kind_line,
+    reason,
+    report_of,
+)
+from penstock.plan.request import Objective
 from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Limit, TrialSpec
@@ -129,6 +138,48 @@ def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_grap
     assert disaggregation(unknown) == f"not known: {why}"
     assert kind_line(unknown) == why
     assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("first", "behavior", "why"),
+    [
+        (
+            aggregated(1),
+            Behavior(2.0, longer=Behavior(0.5, goodput=0.5)),
+            "misses the SLO in a longer replay: only 50.0% of requests (95% needed)",
+        ),
+        (aggregated(4), Behavior(2.0), "needs 4 GPUs, at 100 tok/s/user"),
+        (CANDIDATE, Behavior(2.0), None),
+    ],
+)
+def test_the_report_states_why_the_first_answer_is_not_recommended(
+    first: Candidate, behavior: Behavior, why: str | None
+) -> None:
+    search = trials({first: behavior})
+    search.confirmed(search.of([TrialSpec(first)])[0])
+    plan = planned(CANDIDATE, is_late=False, unfinished={})
+    lines = text_of(report_of(plan, 0.95, [*search.measured, plan.winner])).splitlines()
+    expected = [f"first answer: {first}, which {why}"] if why else []
+    assert [line for line in lines if line.startswith("first answer")] == expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "reached"),
+    [
+        (Objective.COST, "2 GPUs"),
+        (Objective.THROUGHPUT, "10.1 requests/s, 110 tok/s/GPU"),
+        (Objective.INTERACTIVITY, "100 tok/s/user"),
+    ],
+)
+def test_the_first_answer_states_what_it_reaches(objective: Objective, reached: str) -> None:
+    search = trials({CANDIDATE: Behavior(2.0)})
+    (trial,) = search.of([TrialSpec(CANDIDATE)])
+    missed = replace(trial, meets_slo=False)
+    assert first_answer([missed]) is None
+    assert first_answer([missed, trial, trial]) is trial
+    start = "first answer (not yet confirmed; 100.0% of 5,000 requests met the SLO): "
+    assert first_answer_line(trial, objective) == f"{start}{CANDIDATE}, {reached}"
 
 
 SPLIT, WIDE = disaggregated(1, 1), aggregated(3)

@@ -12,6 +12,7 @@ from penstock.checks.finding import Finding, Level, Tally, tally
 from penstock.checks.registry import all_rules, by_id, members_of
 from penstock.checks.rule import Rule
 from penstock.checks.suppress import ALWAYS
+from penstock.text.numbers import counted
 from penstock.text.terminal import Style, fitted, painter
 
 COLOR: dict[Level, Style] = {Level.ERROR: "red", Level.WARNING: "yellow", Level.NOTE: "cyan"}
@@ -150,23 +151,18 @@ def counts_line(report: CheckReport) -> str:
     """`2 files: 1 error, 0 warnings, 3 notes`"""
     counts: Tally = tally(report.findings)
     parts = [
-        number(counts.errors, "error"),
-        number(counts.warnings, "warning"),
-        number(counts.notes, "note"),
+        counted(counts.errors, "error"),
+        counted(counts.warnings, "warning"),
+        counted(counts.notes, "note"),
     ]
     if counts.suppressed:
         parts.append(f"{counts.suppressed} suppressed")
     if report.accepted:
         parts.append(f"{report.accepted} in the baseline")
-    text = f"{number(len(report.files), 'file')}: {', '.join(parts)}"
+    text = f"{counted(len(report.files), 'file')}: {', '.join(parts)}"
     if not report.skipped:
         return text
-    return f"{text}; skipped {number(len(report.skipped), 'other YAML file')}"
-
-
-def number(count: int, noun: str) -> str:
-    """`1 finding`, `2 findings`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{text}; skipped {counted(len(report.skipped), 'other YAML file')}"
 
 
 def rule_lines() -> Iterator[str]:

@@ -262,11 +262,11 @@ def _write_baseline(
     path: Path, old: Baseline | None, findings: Sequence[Finding], scope: Scope
 ) -> int:
     from penstock.checks.baseline import as_text, renewed
-    from penstock.checks.report import number
+    from penstock.text.numbers import counted
 
     baseline = renewed(findings, old, path.parent, scope)
     outputs.write_output(as_text(baseline), str(path))
-    print(f"wrote {number(len(baseline.findings), 'finding')} to {path}")
+    print(f"wrote {counted(len(baseline.findings), 'finding')} to {path}")
     return 0
 
 

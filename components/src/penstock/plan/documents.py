@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
+from penstock.errors import Problem
 from penstock.graph.slo import Slo
 from penstock.plan.margin import Margin, meets_slo
+from penstock.plan.no_plan import PARTIAL_ROWS
 from penstock.plan.planning import Plan
 from penstock.plan.report import (
     best_trials,
@@ -20,8 +22,9 @@ from penstock.plan.report import (
     speculation,
     ties,
 )
-from penstock.plan.request import Objective
+from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.sensitivity import Headroom
+from penstock.plan.trials import Trial
 from penstock.reports.json_document import Document, VersionedDocument
 from penstock.simulate.documents import (
     Figures,
@@ -33,6 +36,7 @@ from penstock.simulate.documents import (
 )
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row
+from penstock.workload.load import LoadedWorkload
 
 
 class SpeculationDocument(Document):
@@ -113,8 +117,8 @@ class DisaggregationDocument(Document):
     """Comparison at each replayed scale."""
 
 
-class PlanDocument(VersionedDocument):
-    """A recommended graph, and the reasons for it."""
+class Question(VersionedDocument):
+    """What the plan is for."""
 
     model: str
     """Id of the model."""
@@ -130,6 +134,11 @@ class PlanDocument(VersionedDocument):
     """Share of requests that must meet the SLO."""
     workload: GivenWorkload
     """Workload, as in a workload file; fields that are not set are missing."""
+
+
+class PlanDocument(Question):
+    """A recommended graph, and the reasons for it."""
+
     recommended: str
     """Pools and parallelism of the recommended graph."""
     reason: str
@@ -180,17 +189,26 @@ class PlanDocument(VersionedDocument):
     """YAML of the recommended graph."""
 
 
+class NoPlanDocument(Question):
+    """The best graphs that were replayed, without a recommendation."""
+
+    recommended: None
+    """Always null."""
+    reason: str
+    """Why there is no recommendation."""
+    fix: str | None
+    """What to change; null if the command was interrupted."""
+    graphs: Sequence[GraphFigures]
+    """Figures of the graph that is closest to the SLO, and of the next best."""
+    replayed: int
+    """Number of graphs that were replayed."""
+
+
 def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
     aggregated, disaggregated = plan.aggregated, plan.disaggregated
     settings = plan.winner.candidate.settings
     return PlanDocument.of(
-        model=plan.request.model,
-        gpu=plan.request.gpu.name,
-        gpus=plan.request.gpus,
-        objective=plan.request.objective,
-        slo=plan.request.slo,
-        attain=attain,
-        workload=plan.workload.workload,
+        **_question(plan.request, plan.workload, attain),
         recommended=str(plan.winner.candidate),
         reason=reason(plan),
         other_kind=kind_line(plan),
@@ -222,6 +240,37 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
     )
 
 
+def no_plan_document(
+    request: PlanRequest,
+    loaded: LoadedWorkload,
+    attain: float,
+    trials: Sequence[Trial],
+    problem: Problem,
+) -> NoPlanDocument:
+    """``trials``: one of each graph, best first. ``problem``: why there is no recommendation."""
+    return NoPlanDocument.of(
+        **_question(request, loaded, attain),
+        recommended=None,
+        reason=problem.message,
+        fix=problem.fix,
+        graphs=[figures_of(trial.row) for trial in trials[:PARTIAL_ROWS]],
+        replayed=len(trials),
+    )
+
+
+def _question(request: PlanRequest, loaded: LoadedWorkload, attain: float) -> dict[str, Any]:
+    """The fields of `Question`."""
+    return {
+        "model": request.model,
+        "gpu": request.gpu.name,
+        "gpus": request.gpus,
+        "objective": request.objective,
+        "slo": request.slo,
+        "attain": attain,
+        "workload": loaded.workload,
+    }
+
+
 def _speculation(plan: Plan) -> SpeculationDocument | None:
     if plan.request.draft is None:
         return None
@@ -229,7 +278,7 @@ def _speculation(plan: Plan) -> SpeculationDocument | None:
         draft_model=plan.request.draft.model,
         acceptance=plan.request.draft.rates,
         is_used=plan.winner.candidate.drafts,
-        summary=next(iter(speculation(plan))),
+        summary=speculation(plan),
     )
 
 

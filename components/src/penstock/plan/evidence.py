@@ -61,6 +61,14 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
     return list(surest.values())
 
 
+def first_answer(measured: Iterable[Trial]) -> Trial | None:
+    """The first graph that met the SLO, in a short replay; None if none did.
+
+    ``measured``: in order of time.
+    """
+    return next((trial for trial in measured if trial.meets_slo), None)
+
+
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     """Trials than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""

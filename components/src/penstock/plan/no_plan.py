@@ -13,9 +13,11 @@ from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import NoPlan
 from penstock.plan.report import counts, objective_line, slo_text, table_width, upper_end
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.trials import Limit, Score, Trial, score_of
+from penstock.plan.sensitivity import Miss
+from penstock.plan.trials import Limit, Trial, score_of
 from penstock.reports.text import table_lines
 from penstock.simulate.report import rejected, table_of
+from penstock.text.numbers import counted
 
 PARTIAL_ROWS = 5
 
@@ -92,6 +94,24 @@ def _rounded_up(ms: float) -> str:
     return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"
 
 
+def best_first(
+    measured: Sequence[Trial], objective: Objective, miss: Miss | None = None
+) -> list[Trial]:
+    """The trial of each replayed graph; of those that miss the SLO, the nearest first. ``miss``:
+    the nearest, if all miss it and longer replays have shown which."""
+    score = score_of(objective)
+
+    def rank(trial: Trial) -> tuple[bool, tuple[float, ...]]:
+        return trial.meets_slo, score(trial) if trial.meets_slo else (trial.goodput,)
+
+    best = sorted(surest_trials(measured, objective), key=rank, reverse=True)
+    closest = [miss.trial] if miss else []
+    return [
+        *closest,
+        *(trial for trial in best if not miss or trial.candidate != miss.trial.candidate),
+    ]
+
+
 def partial_lines(
     measured: Sequence[Trial],
     request: PlanRequest,
@@ -101,18 +121,12 @@ def partial_lines(
     why: str = "interrupted",
 ) -> Iterator[str]:
     """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
-    surest = surest_trials(measured, request.objective)
-    score = score_of(request.objective)
-    best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
+    best = best_first(measured, request.objective)
     most = "" if budget is None else f", at most {budget} replays"
-    count = f"{len(surest)} candidate{'s' * (len(surest) != 1)}"
+    count = counted(len(best), "candidate")
     yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
         table = table_of([trial.row for trial in best[:PARTIAL_ROWS]])
         yield from table_lines(table, table_width(width))
         yield "best first; further replays may change the order"
-
-
-def _score(trial: Trial, score: Score) -> tuple[float, ...]:
-    return score(trial) if trial.meets_slo else (trial.goodput,)

@@ -43,6 +43,11 @@ class Comparison:
     aggregated: Trial | None
 
     @property
+    def is_met(self) -> bool:
+        """Whether at least one of the replayed graphs meets the SLO."""
+        return any(trial and trial.meets_slo for trial in (self.disaggregated, self.aggregated))
+
+    @property
     def favors_disaggregated(self) -> bool | None:
         """Whether only the disaggregated graph meets the SLO, or both do and it is better: where
         GPUs count, with fewer of them, or faster with as many; else faster for a user. None: one

@@ -36,3 +36,12 @@ def significant(value: float, digits: int = 3) -> str:
         return f"{float(text):.12f}".rstrip("0").rstrip(".")
     rounded = float(text)
     return f"{rounded:,.0f}" if "e" in text or abs(rounded) >= 1000 else text
+
+
+def counted(count: int, noun: str) -> str:
+    """``count`` with a noun that takes an s.
+
+    >>> counted(1, "GPU"), counted(0, "GPU")
+    ('1 GPU', '0 GPUs')
+    """
+    return f"{count} {noun}{'s' * (count != 1)}"
