@@ -119,12 +119,12 @@ def test_a_report_shows_the_recommendation_and_all_replays(
         )
     ]
     assert [head for head in heads if head not in page] == []
-    pareto, cost, sensitivity = charts.values()
+    pareto, cost = charts.values()
     kinds = {"aggregated, meets the SLO", "disaggregated, meets the SLO", "recommended graph"}
     assert {*kinds, "Pareto front"} <= set(names_of(pareto))
     assert kinds <= set(names_of(cost))
     assert cost["layout"]["yaxis"]["title"]["text"] == "cost per million tokens"
-    assert set(document["sensitivity"]) <= set(sensitivity["layout"]["yaxis"]["ticktext"])
+    assert all(f"<td>{change}</td>" in page for change in document["sensitivity"])
     assert re.search("<td>(step|replicas)</td>", page)  # what a neighbor differs in
     best = page.partition("<h2>Best graphs</h2>")[2].partition("<h2>")[0]
     counts = re.findall("<tr><td[^>]*>[^<]*</td><td>([0-9,]+)</td>", best)

@@ -208,6 +208,7 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
     aggregated, disaggregated = plan.aggregated, plan.disaggregated
     settings = plan.winner.candidate.settings
     return PlanDocument.of(
+        plan,
         **_question(plan.request, plan.workload, attain),
         recommended=str(plan.winner.candidate),
         reason=reason(plan),
@@ -234,7 +235,6 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         graphs=[figures_of(trial.row) for trial in best_trials(plan)],
         not_considered={str(layout): why for layout, why in plan.excluded.items()},
         candidates=plan.considered,
-        replays=plan.replays,
         time_limit_reached=plan.is_late,
         graph=graph,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from penstock.errors import SimulationError
-from penstock.plan.charts import cost_chart, pareto_chart, sensitivity_chart
+from penstock.plan.charts import cost_chart, pareto_chart
 from penstock.plan.evidence import (
     Replayed,
     cost_per_million,
@@ -501,7 +501,7 @@ def _details(plan: Plan, measured: Sequence[Trial], attain: float) -> Iterator[S
     yield _replays(search, RECOMMENDED)
     yield Section(
         "Sensitivity and loss of a worker",
-        [sensitivity_chart(rows, search), _sensitivity_table(rows)],
+        [_sensitivity_table(rows)],
         is_detail=True,
     )
     yield _neighbors(search, RECOMMENDED)

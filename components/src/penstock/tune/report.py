@@ -12,6 +12,7 @@ from penstock.simulate.documents import as_rows
 from penstock.simulate.report import SIMULATED, arrival_of, notes
 from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import (
+    HINTED,
     LATENCIES,
     MARGINS,
     NEEDED,
@@ -63,7 +64,7 @@ def report_of(tuning: Tuning) -> Report:
         ]
     replays = f"{tuning.replays} replays of {tuning.base.row.requests:,} measured requests or more"
     possible = f"prefix-cache hit rate of one unlimited cache: about {tuning.possible_hits:.1%}"
-    remarks = [tuning.hint.reason] if tuning.hint and not tuning.indifference else []
+    remarks = [tuning.hint] if tuning.hint and not tuning.indifference else []
     state = State.MET if tuning.is_changed else State.NONE
     return Report(
         kind="Router settings",
@@ -218,7 +219,7 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
             },
             "queue_share": queue_share(tuning.base.row),
             "possible_prefix_hits": tuning.possible_hits,
-            "hint": asdict(tuning.hint) if tuning.hint else None,
+            "hint": {"settings": HINTED.keys, "reason": tuning.hint} if tuning.hint else None,
             "replays": tuning.replays,
             "graph": graph,
         },
