@@ -22,7 +22,6 @@ from penstock.text.commands import invocation
 if TYPE_CHECKING:
     from penstock.plan.planning import NoPlan, Plan
     from penstock.plan.request import PlanRequest
-    from penstock.plan.sensitivity import Miss
     from penstock.plan.trials import Trial
     from penstock.reports.model import Report
     from penstock.workload.load import LoadedWorkload
@@ -154,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
                     deadline=Deadline(limit_s, started=time.monotonic()),
                 )
         except KeyboardInterrupt:
-            _print_partial(args, request, loaded, measured, Problem(message="interrupted"))
+            _print_replayed(args, request, loaded, measured, "interrupted")
             raise KeyboardInterrupt("nothing was written") from None
     if isinstance(result, NoPlan):
         _end_without_plan(args, loaded, result, measured)
@@ -197,13 +196,9 @@ def _end_without_plan(
     from penstock.plan.report import report_without_plan
 
     error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
-    (problem,) = error.problems
-    if args.json:
-        _print_document(args, result.request, loaded, measured, problem, result.miss)
-    elif result.is_late:
-        _print_partial(
-            args, result.request, loaded, measured, Problem(message="time limit reached")
-        )
+    if args.json or result.is_late:
+        why, (problem,) = "time limit reached", error.problems
+        _print_replayed(args, result.request, loaded, measured, why, problem)
     report = report_without_plan(result, measured, args.attain, error)
     outputs.write_replay_report(args, report, [], _seeds(measured))
     raise error
@@ -257,39 +252,28 @@ def _print_plan(args: argparse.Namespace, result: Plan, report: Report) -> None:
             print("hint: write the graph to a file with -o FILE")
 
 
-def _print_partial(
+def _print_replayed(
     args: argparse.Namespace,
     request: PlanRequest,
     loaded: LoadedWorkload,
     measured: Sequence[Trial],
-    problem: Problem,
+    why: str,
+    problem: Problem | None = None,
 ) -> None:
-    """The best graphs so far. ``problem``: what ended the search."""
-    from penstock.plan.no_plan import partial_lines
+    """The best graphs so far, without a recommendation. ``why``: what ended the search.
+    ``problem``: what the command reports, if it was not interrupted."""
+    from penstock.plan.documents import no_plan_document
+    from penstock.plan.no_plan import best_first, partial_lines
     from penstock.text.terminal import print_fitted, width_of
 
+    best = best_first(measured, request.objective)
     if args.json:
-        _print_document(args, request, loaded, measured, problem)
+        problem = problem or Problem(message=why)
+        print(no_plan_document(request, loaded, args.attain, best, problem).as_json())
         return
     to = sys.stderr if args.output == "-" else sys.stdout
-    why = problem.message
-    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
+    for line in partial_lines(best, request, args.attain, args.replays, width_of(to), why):
         print_fitted(line, to=to)
-
-
-def _print_document(
-    args: argparse.Namespace,
-    request: PlanRequest,
-    loaded: LoadedWorkload,
-    measured: Sequence[Trial],
-    problem: Problem,
-    miss: Miss | None = None,
-) -> None:
-    from penstock.plan.documents import no_plan_document
-    from penstock.plan.no_plan import best_first
-
-    best = best_first(measured, request.objective, miss)
-    print(no_plan_document(request, loaded, args.attain, best, problem).as_json())
 
 
 def _next_steps(args: argparse.Namespace, result: Plan) -> Iterator[str]:

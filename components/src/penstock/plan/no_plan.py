@@ -13,7 +13,7 @@ from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import NoPlan
 from penstock.plan.report import counts, objective_line, slo_text, table_width, upper_end
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.sensitivity import Miss
+from penstock.plan.sensitivity import nearness
 from penstock.plan.trials import Limit, Trial, score_of
 from penstock.reports.text import table_lines
 from penstock.simulate.report import rejected, table_of
@@ -94,34 +94,25 @@ def _rounded_up(ms: float) -> str:
     return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"
 
 
-def best_first(
-    measured: Sequence[Trial], objective: Objective, miss: Miss | None = None
-) -> list[Trial]:
-    """The trial of each replayed graph; of those that miss the SLO, the nearest first. ``miss``:
-    the nearest, if all miss it and longer replays have shown which."""
+def best_first(measured: Sequence[Trial], objective: Objective) -> list[Trial]:
+    """The trial of each replayed graph; of those that miss the SLO, the nearest first."""
     score = score_of(objective)
 
     def rank(trial: Trial) -> tuple[bool, tuple[float, ...]]:
-        return trial.meets_slo, score(trial) if trial.meets_slo else (trial.goodput,)
+        return trial.meets_slo, score(trial) if trial.meets_slo else nearness(trial)
 
-    best = sorted(surest_trials(measured, objective), key=rank, reverse=True)
-    closest = [miss.trial] if miss else []
-    return [
-        *closest,
-        *(trial for trial in best if not miss or trial.candidate != miss.trial.candidate),
-    ]
+    return sorted(surest_trials(measured, objective), key=rank, reverse=True)
 
 
 def partial_lines(
-    measured: Sequence[Trial],
+    best: Sequence[Trial],
     request: PlanRequest,
     attain: float,
     budget: int | None,
     width: int | None = None,
     why: str = "interrupted",
 ) -> Iterator[str]:
-    """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
-    best = best_first(measured, request.objective)
+    """``best``: the trials of a search that was ended, best first. ``why``: what ended it."""
     most = "" if budget is None else f", at most {budget} replays"
     count = counted(len(best), "candidate")
     yield f"partial result: {why} after {count}{most}; no recommendation"

@@ -139,16 +139,12 @@ def _first_answer(plan: Plan, attain: float, measured: Sequence[Trial]) -> Itera
     decided = {trial.candidate: trial for trial in surest_trials(measured, objective)}
     trial = decided[first.candidate]
     if trial.meets_slo:
-        why = _compared(winner, trial, objective)
-    elif trial.goodput < attain:
-        state = ", with one worker fewer" if trial.losses else ""
-        why = f"misses the SLO in a longer replay: only {trial.goodput:.1%} of requests{state}"
-        why = f"{why} ({_share(attain)} needed)"
-    elif plan.request.confidence is not None:
-        why = f"misses the SLO in a longer replay {upper_end(plan.request.confidence)}"
-    else:
-        why = "does not complete as many requests as arrive, in a longer replay"
-    yield f"first answer: {first.candidate}, which {why}"
+        yield f"first answer: {first.candidate}, which {_compared(winner, trial, objective)}"
+        return
+    worst = min(trial.rows, key=lambda row: row.goodput or 0.0)
+    state = ", with one worker fewer" if trial.losses else ""
+    line = _changed_line(worst, plan.request, attain)
+    yield f"first answer: {first.candidate}: in a longer replay{state}: {line}"
 
 
 def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:

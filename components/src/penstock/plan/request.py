@@ -15,8 +15,8 @@ from pathlib import Path
 from penstock.errors import InputError, UsageError
 from penstock.files import write_file
 from penstock.graph.slo import Slo
-from penstock.hardware import Gpu, find_gpu
-from penstock.hardware.gpus import gpu_fix
+from penstock.hardware import Gpu
+from penstock.hardware.gpus import requested_gpu
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
 from penstock.plan.traffic import has_shared_prefixes
@@ -182,7 +182,7 @@ def plan_request(
     ``acceptance``: of draft tokens, as `Draft.rates`; None: no speculative decoding.
     """
     model, shape = planned_model(model, scratch)
-    known = _measured_gpu(gpu)
+    known = requested_gpu(gpu, list(SYSTEMS), "was not measured")
     _check(loaded, gpus, slo, objective)
     if survives_loss:
         min_replicas = max(min_replicas, REDUNDANT)
@@ -216,15 +216,6 @@ def plan_request(
         confidence=confidence,
         draft=draft_of(model, draft_model, acceptance),
     )
-
-
-def _measured_gpu(text: str) -> Gpu:
-    """The GPU of a name in any case. UsageError for one without measured kernels."""
-    gpu = find_gpu(text)
-    if gpu is not None and gpu.name in SYSTEMS:
-        return gpu
-    _, fix = gpu_fix(text, list(SYSTEMS))
-    raise _refused("--gpu", f"{text} was not measured", fix)
 
 
 def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) -> None:

@@ -226,14 +226,18 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
-    # Losses are replayed only of a graph that otherwise meets the SLO.
-    best = max(tried, key=lambda trial: (bool(trial.losses), trial.goodput, trial.user_rate))
-    best = trials.with_losses(trials.confirmed(best))
+    best = trials.with_losses(trials.confirmed(max(tried, key=nearness)))
     possible = slo
     if best.losses.keys() == trials.losses_of(best.candidate).keys():
         for row in best.rows:
             possible = _met_by(trials, row, possible)
     return Miss(trial=best, slo=possible, scale=_lower(trials, best))
+
+
+def nearness(trial: Trial) -> tuple[float, ...]:
+    """A sort key: how near a trial that misses the SLO is to it. Losses are replayed only of a
+    graph that otherwise meets it."""
+    return bool(trial.losses), trial.goodput, trial.user_rate
 
 
 def _lower(trials: Trials, best: Trial) -> float | None:

@@ -12,8 +12,8 @@ from textwrap import wrap
 
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu, find_gpu
-from penstock.hardware.gpus import gpu_fix
+from penstock.hardware import GPUS, Gpu
+from penstock.hardware.gpus import requested_gpu
 from penstock.models.find import find_model
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
 from penstock.plan.request import Objective, PlanRequest
@@ -131,11 +131,7 @@ def find_model_id(text: str) -> str:
 
 def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    gpu = find_gpu(text)
-    if gpu is not None and gpu.name in GPU_NAMES:
-        return gpu
-    message, fix = gpu_fix(text, GPU_NAMES)
-    raise UsageError(message, place="--gpu", fix=fix)
+    return requested_gpu(text, GPU_NAMES)
 
 
 def starting_graph(
