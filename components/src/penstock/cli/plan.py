@@ -198,7 +198,8 @@ def _end_without_plan(
     error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
     if args.json or result.is_late:
         why, (problem,) = "time limit reached", error.problems
-        _print_replayed(args, result.request, loaded, measured, why, problem)
+        closest = result.miss.trial if result.miss else None
+        _print_replayed(args, result.request, loaded, measured, why, problem, closest)
     report = report_without_plan(result, measured, args.attain, error)
     outputs.write_replay_report(args, report, [], _seeds(measured))
     raise error
@@ -259,14 +260,15 @@ def _print_replayed(
     measured: Sequence[Trial],
     why: str,
     problem: Problem | None = None,
+    closest: Trial | None = None,
 ) -> None:
     """The best graphs so far, without a recommendation. ``why``: what ended the search.
-    ``problem``: what the command reports, if it was not interrupted."""
+    ``problem``, ``closest``: what the command reports, if it was not interrupted."""
     from penstock.plan.documents import no_plan_document
     from penstock.plan.no_plan import best_first, partial_lines
     from penstock.text.terminal import print_fitted, width_of
 
-    best = best_first(measured, request.objective)
+    best = best_first(measured, request.objective, closest)
     if args.json:
         problem = problem or Problem(message=why)
         print(no_plan_document(request, loaded, args.attain, best, problem).as_json())

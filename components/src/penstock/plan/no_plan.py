@@ -94,14 +94,22 @@ def _rounded_up(ms: float) -> str:
     return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"
 
 
-def best_first(measured: Sequence[Trial], objective: Objective) -> list[Trial]:
-    """The trial of each replayed graph; of those that miss the SLO, the nearest first."""
+def best_first(
+    measured: Sequence[Trial], objective: Objective, closest: Trial | None = None
+) -> list[Trial]:
+    """The trial of each replayed graph; of those that miss the SLO, the nearest first.
+
+    ``closest``: comes before all others, which were nearer in short replays at most.
+    """
     score = score_of(objective)
 
     def rank(trial: Trial) -> tuple[bool, tuple[float, ...]]:
         return trial.meets_slo, score(trial) if trial.meets_slo else nearness(trial)
 
-    return sorted(surest_trials(measured, objective), key=rank, reverse=True)
+    best = sorted(surest_trials(measured, objective), key=rank, reverse=True)
+    if closest is None:
+        return best
+    return [closest, *(trial for trial in best if trial.candidate != closest.candidate)]
 
 
 def partial_lines(

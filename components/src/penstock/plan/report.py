@@ -139,7 +139,9 @@ def _first_answer(plan: Plan, attain: float, measured: Sequence[Trial]) -> Itera
     decided = {trial.candidate: trial for trial in surest_trials(measured, objective)}
     trial = decided[first.candidate]
     if trial.meets_slo:
-        yield f"first answer: {first.candidate}, which {_compared(winner, trial, objective)}"
+        is_tie = _is_tie(winner, trial, objective)
+        why = "is as good" if is_tie else _compared(winner, trial, objective)
+        yield f"first answer: {first.candidate}, which {why}"
         return
     worst = min(trial.rows, key=lambda row: row.goodput or 0.0)
     state = ", with one worker fewer" if trial.losses else ""
