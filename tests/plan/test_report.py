@@ -184,8 +184,10 @@ def test_the_first_answer_states_what_it_reaches(objective: Objective, reached: 
     search = trials({CANDIDATE: Behavior(2.0)})
     (trial,) = search.of([TrialSpec(CANDIDATE)])
     missed = replace(trial, meets_slo=False)
-    assert first_answer([missed]) is None
-    assert first_answer([missed, trial, trial]) is trial
+    assert first_answer([missed], objective) is None
+    assert first_answer([missed, trial, trial], objective) is trial
+    lower = replace(trial, row=replace(trial.row, scale=0.5))
+    assert (first_answer([lower], objective) is lower) is (objective is Objective.THROUGHPUT)
     start = "first answer (not yet confirmed; 100.0% of 5,000 requests met the SLO): "
     assert first_answer_line(trial, objective) == f"{start}{CANDIDATE}, {reached}"
 

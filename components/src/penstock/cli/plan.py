@@ -178,10 +178,11 @@ class _FirstAnswer:
         from penstock.plan.report import first_answer_line
 
         self._progress(text, done, total)
-        if not self._is_printed and (trial := first_answer(self._measured)):
+        objective = self._request.objective
+        if not self._is_printed and (trial := first_answer(self._measured, objective)):
             self._is_printed = True
             self._progress.hide()
-            print(first_answer_line(trial, self._request.objective), file=sys.stderr)
+            print(first_answer_line(trial, objective), file=sys.stderr)
 
 
 def _seeds(measured: Sequence[Trial]) -> int:

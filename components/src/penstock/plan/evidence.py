@@ -61,12 +61,15 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
     return list(surest.values())
 
 
-def first_answer(measured: Iterable[Trial]) -> Trial | None:
+def first_answer(measured: Iterable[Trial], objective: Objective) -> Trial | None:
     """The first graph that met the SLO, in a short replay; None if none did.
 
-    ``measured``: in order of time.
+    ``measured``: in order of time. Except for the highest rate, other scales than the planned one
+    are those of the analyses.
     """
-    return next((trial for trial in measured if trial.meets_slo), None)
+    is_any_scale = objective is Objective.THROUGHPUT
+    met = (t for t in measured if t.meets_slo and (is_any_scale or t.row.scale == 1))
+    return next(met, None)
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:

@@ -133,7 +133,8 @@ def first_answer_line(trial: Trial, objective: Objective) -> str:
 
 def _first_answer(plan: Plan, attain: float, measured: Sequence[Trial]) -> Iterator[str]:
     """Why the first answer is not recommended."""
-    first, winner, objective = first_answer(measured), plan.winner, plan.request.objective
+    winner, objective = plan.winner, plan.request.objective
+    first = first_answer(measured, objective)
     if first is None or first.candidate == winner.candidate:
         return
     decided = {trial.candidate: trial for trial in surest_trials(measured, objective)}
