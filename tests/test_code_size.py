@@ -38,7 +38,7 @@ BUDGETS = {
     "memory": 390,
     "models": 690,
     "output_schemas": 50,
-    "plan": 3790,
+    "plan": 3430,
     "reports": 890,
     "serving": 1140,
     "simulate": 3860,  # the frontend and its overload, ladders, random routing, intervals
@@ -47,7 +47,7 @@ BUDGETS = {
     "tiny_model": 350,
     "tokenizer": 10,
     "tracing": 1070,
-    "tune": 700,  # three finalists, the hint, traffic until it is steady
+    "tune": 660,  # three finalists, the hint, traffic until it is steady
     "twin": 280,
     "upgrade": 630,
     "verify": 1410,

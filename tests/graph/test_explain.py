@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.errors import UsageError
 from penstock.graph.explain import MAIN_KEYS
 from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
-from penstock.hardware.gpus import gpu_fix, meant_gpu
+from penstock.hardware.gpus import meant_gpu, requested_gpu
 from penstock.strict_yaml.problems import model_at
 from tests.graph.texts import HEAD, problems_of
 
@@ -113,9 +114,11 @@ def test_a_foreign_key_is_in_one_table_and_no_key_of_the_graph() -> None:
 )
 def test_another_gpu_is_not_supported_and_none_is_suggested(name: str) -> None:
     assert meant_gpu(name, GRAPH_GPUS) == ""
-    message, fix = gpu_fix(name, GRAPH_GPUS)
-    assert message == f"{name} is not supported"
-    assert fix == "Use one of h100, h200, b200, b300, gb200, gb300."
+    with pytest.raises(UsageError) as refused:
+        requested_gpu(name, GRAPH_GPUS)
+    (problem,) = refused.value.problems
+    assert problem.message == f"{name} is not supported"
+    assert problem.fix == "Use one of h100, h200, b200, b300, gb200, gb300."
     (problem,) = problems_of(GRAPH, [f"hardware.gpu={name}"])
     assert problem.message == f'"{name}" is not supported'
     assert problem.fix.startswith("If the nodes have one of h100, h200, b200, b300, gb200, gb300")

@@ -9,7 +9,6 @@ import pytest
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Role
-from penstock.plan.documents import plan_document
 from penstock.plan.estimate import DRAFTING, Estimator
 from penstock.plan.graph_text import graph_text
 from penstock.plan.planning import Plan
@@ -17,8 +16,7 @@ from penstock.plan.request import DRAFT_TOKENS, METHOD, Draft, draft_of
 from penstock.plan.space import Candidate, Layout, candidates
 from tests.plan.simulated_study import ONE, aggregated, disaggregated, request
 from tests.plan.test_estimate import STEP, TRAFFIC
-from tests.plan.test_report import planned, printed_lines
-from tests.support.outputs import read_output
+from tests.plan.test_report import document_of, planned, printed_lines
 
 GPT_OSS = "openai/gpt-oss-120b"
 RATES = (0.8, 0.5, 0.25)
@@ -84,7 +82,7 @@ def test_the_graph_has_the_draft_model_only_if_the_candidate_drafts() -> None:
 
 def considered(*, drafts: bool, has_other: bool) -> Plan:
     winner = DRAFTS if drafts else aggregated(2)
-    plan = planned(winner, is_late=False, unfinished={})
+    plan = planned(winner)
     other = replace(plan.winner, candidate=replace(winner, drafts=not drafts))
     asked = replace(plan.request, draft=DRAFT)
     return replace(plan, request=asked, other_decoding=other if has_other else None)
@@ -93,7 +91,7 @@ def considered(*, drafts: bool, has_other: bool) -> Plan:
 @pytest.mark.slow  # renders a graph
 def test_the_plan_states_the_rates_and_the_best_graph_of_the_other_kind() -> None:
     def line(plan: Plan) -> str:
-        return next(text for text in printed_lines(plan, 0.95) if text.startswith("speculation: "))
+        return next(text for text in printed_lines(plan) if text.startswith("speculation: "))
 
     used = line(considered(drafts=True, has_other=True))
     assert f"{METHOD} (draft model org/head, assumed acceptance rates 0.8, 0.5, 0.25)" in used
@@ -101,10 +99,10 @@ def test_the_plan_states_the_rates_and_the_best_graph_of_the_other_kind() -> Non
     unused = line(considered(drafts=False, has_other=False))
     assert unused.startswith(f"speculation: {METHOD} is not used")
     assert f"no replayed graph with {METHOD} met the SLO" in unused
-    document = plan_document(considered(drafts=True, has_other=True), 0.95, "").as_json()
-    assert read_output("plan", document)["speculation"]["draft_model"] == "org/head"
-    without = planned(aggregated(2), is_late=False, unfinished={})
-    assert not any(text.startswith("speculation") for text in printed_lines(without, 0.95))
+    document = document_of(considered(drafts=True, has_other=True))
+    assert document["speculation"]["draft_model"] == "org/head"
+    without = planned(aggregated(2))
+    assert not any(text.startswith("speculation") for text in printed_lines(without))
     assert "not considered: speculative decoding (add --acceptance)" in "\n".join(
-        printed_lines(without, 0.95)
+        printed_lines(without)
     )

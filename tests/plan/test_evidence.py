@@ -9,7 +9,6 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.plan.evidence import (
-    binding_part,
     cost_per_million,
     neighbors,
     pareto_front,
@@ -111,72 +110,70 @@ def test_the_cost_is_the_price_or_gpu_seconds_of_a_million_tokens() -> None:
     assert cost_per_million(none, 3.6) is None
 
 
-@pytest.mark.slow  # renders a graph
+POOLS = disaggregated(2, 4)
+OTHERS = next(settings for settings in grid() if settings not in (DYNAMO_DEFAULT, TUNED))
+
+
+def tuned(candidate: Candidate) -> Candidate:
+    return replace(candidate, settings=TUNED)
+
+
 @pytest.mark.parametrize(
-    ("slo", "part"),
+    ("choice", "near", "far"),
     [
-        (Slo(ttft_ms=60, itl_ms=100), ("TTFT", 60)),
-        (Slo(ttft_ms=600, itl_ms=10.5), ("ITL", 10.5)),
-        (Slo(e2e_ms=500), ("end-to-end latency", 500)),
+        pytest.param(
+            aggregated(4),
+            {
+                aggregated(5): "replicas",
+                aggregated(3): "replicas",
+                aggregated(4, batch=128): "batch",
+                replace(aggregated(4), worker=replace(aggregated(4).worker, step=2048)): "step",
+                replace(aggregated(4), router="round-robin"): "router mode",
+                tuned(aggregated(4)): "router settings",
+                aggregated(4, layout=TP2): "layout",
+                aggregated(2, layout=TP2): "layout",  # on the same GPUs
+            },
+            [
+                aggregated(4),
+                aggregated(6),
+                aggregated(5, batch=128),
+                aggregated(3, layout=TP2),
+                aggregated(2, batch=128, layout=TP2),
+                replace(aggregated(5), router="round-robin"),
+                disaggregated(1, 3),
+            ],
+            id="aggregated",
+        ),
+        # As many wider workers as fit on the same GPUs.
+        pytest.param(aggregated(7), {aggregated(3, layout=TP2): "layout"}, [], id="wider"),
+        pytest.param(aggregated(3, layout=TP2), {aggregated(7): "layout"}, [], id="narrower"),
+        pytest.param(
+            POOLS,
+            {
+                disaggregated(3, 4): "prefill replicas",
+                disaggregated(2, 3): "decode replicas",
+                disaggregated(3, 3): "replicas of both pools",  # a worker moved
+                replace(
+                    POOLS, worker=replace(POOLS.worker, layout=TP2, replicas=2)
+                ): "decode layout",
+            },
+            [disaggregated(3, 5), disaggregated(4, 2), aggregated(6)],
+            id="disaggregated",
+        ),
+        # A neighbor of a graph with tuned settings may have Dynamo's.
+        pytest.param(
+            tuned(aggregated(4)),
+            {
+                aggregated(4): "router settings",
+                aggregated(5): "replicas, router settings",
+                tuned(aggregated(5)): "replicas",
+            },
+            [replace(aggregated(5), settings=OTHERS), aggregated(6), tuned(aggregated(4))],
+            id="tuned",
+        ),
     ],
 )
-def test_the_binding_part_of_the_slo_has_the_least_headroom(
-    slo: Slo, part: tuple[str, float]
+def test_neighbors_differ_in_one_setting_which_is_named(
+    choice: Candidate, near: dict[Candidate, str], far: list[Candidate]
 ) -> None:
-    assert binding_part(row(), slo, 0.95) == part
-
-
-def test_neighbors_of_an_aggregated_graph_differ_in_one_setting() -> None:
-    choice = aggregated(4)
-    near = {
-        aggregated(5): "replicas",
-        aggregated(3): "replicas",
-        aggregated(4, batch=128): "batch",
-        replace(choice, worker=replace(choice.worker, step=2048)): "step",
-        replace(choice, router="round-robin"): "router mode",
-        replace(choice, settings=TUNED): "router settings",
-        aggregated(4, layout=TP2): "layout",
-        aggregated(2, layout=TP2): "layout",  # on the same GPUs
-    }
-    far = [
-        choice,
-        aggregated(6),
-        aggregated(5, batch=128),
-        aggregated(3, layout=TP2),
-        aggregated(2, batch=128, layout=TP2),
-        replace(aggregated(5), router="round-robin"),
-        disaggregated(1, 3),
-    ]
-    assert neighbors(choice, [*near, *far]) == near
-
-
-def test_as_many_wider_workers_as_fit_on_the_same_gpus_are_a_neighbor() -> None:
-    assert neighbors(aggregated(7), [aggregated(3, layout=TP2)]) == {
-        aggregated(3, layout=TP2): "layout"
-    }
-    assert neighbors(aggregated(3, layout=TP2), [aggregated(7)]) == {aggregated(7): "layout"}
-
-
-def test_neighbors_of_a_disaggregated_graph_name_the_pool() -> None:
-    choice = disaggregated(2, 4)
-    wide = replace(choice, worker=replace(choice.worker, layout=TP2, replicas=2))
-    near = {
-        disaggregated(3, 4): "prefill replicas",
-        disaggregated(2, 3): "decode replicas",
-        disaggregated(3, 3): "replicas of both pools",  # a worker moved
-        wide: "decode layout",
-    }
-    far = [disaggregated(3, 5), disaggregated(4, 2), aggregated(6)]
-    assert neighbors(choice, [*near, *far]) == near
-
-
-def test_a_neighbor_of_a_graph_with_tuned_router_settings_may_have_dynamos() -> None:
-    choice = replace(aggregated(4), settings=TUNED)
-    near = {
-        aggregated(4): "router settings",
-        aggregated(5): "replicas, router settings",
-        replace(aggregated(5), settings=TUNED): "replicas",
-    }
-    other = next(settings for settings in grid() if settings not in (DYNAMO_DEFAULT, TUNED))
-    far = [replace(aggregated(5), settings=other), aggregated(6), choice]
     assert neighbors(choice, [*near, *far]) == near

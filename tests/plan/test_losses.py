@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 
 from penstock.graph.slo import Slo
-from penstock.plan.documents import plan_document
-from penstock.plan.report import header
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Trials, TrialSpec
 from tests.plan.simulated_study import (
@@ -20,9 +18,8 @@ from tests.plan.simulated_study import (
     trials,
 )
 from tests.plan.test_estimate import estimator
-from tests.plan.test_report import planned, printed_lines
+from tests.plan.test_report import document_of, header_of, planned, printed_lines
 from tests.simulate.test_metrics import answer
-from tests.support.outputs import read_output
 
 FULL = aggregated(3)
 
@@ -99,18 +96,15 @@ def test_the_estimate_is_of_what_is_left() -> None:
 
 def test_the_report_states_what_one_worker_fewer_does() -> None:
     (lost,) = trials({aggregated(2): Behavior(max_scale=0.5)}).of([TrialSpec(aggregated(2))])
-    plan = replace(
-        planned(FULL, is_late=False, unfinished={}),
-        request=request(survives_loss=True),
-        losses={"aggregated": lost.row},
-    )
+    asked_for = request(survives_loss=True)
+    plan = planned(FULL, request=asked_for, losses={"aggregated": lost.row})
     expected = "with one worker fewer: only 0.0% of requests meet the SLO (95% needed)"
-    printed = list(printed_lines(plan, 0.95))
+    printed = printed_lines(plan)
     assert any(line.startswith(f"availability: {expected}") for line in printed)
     slo = next(line for line in printed if line.startswith("SLO: "))
     assert "for 95% of requests, also with one worker fewer; objective" in slo
-    assert f"Availability: {expected}" in " ".join(" ".join(header(plan, 0.95, "p")).split())
-    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
+    assert f"Availability: {expected}" in header_of(plan)
+    content = document_of(plan)
     assert content["schema_version"] == 1
     assert content["n_minus_one"] is True
     assert content["after_loss"]["aggregated"]["meets_slo"] is False
@@ -119,7 +113,7 @@ def test_the_report_states_what_one_worker_fewer_does() -> None:
 def test_headroom_and_margin_are_those_after_the_worst_loss() -> None:
     """The complete graph takes 50 ms. Sensitivity is of the complete graph, and says so."""
     slow = answer(*((100.0 * i, 100.0 * i + 60, 100.0 * i + 600, 11) for i in range(100)))
-    plan = planned(FULL, is_late=False, unfinished={})
+    plan = planned(FULL)
     lost = replace(plan.winner.row, results=(slow,))
     winner = replace(plan.winner, losses={"aggregated": lost})
     plan = replace(
@@ -129,20 +123,17 @@ def test_headroom_and_margin_are_those_after_the_worst_loss() -> None:
         losses=winner.losses,
         sensitivity_rows={"scale × 1.5": winner.row},
     )
-    printed = list(printed_lines(plan, 0.95))
+    printed = printed_lines(plan)
     assert "headroom: with one worker fewer: TTFT p95 60 ms of 100 ms (40% left)" in printed
     assert any(line.startswith("margin: with one worker fewer: ") for line in printed)
     text = "sensitivity, scale × 1.5, with all workers: 100.0% of requests meet the SLO"
     assert any(line.startswith(text) for line in printed)
-    assert "Headroom: with one worker fewer: TTFT p95 60 ms" in " ".join(header(plan, 0.95, "p"))
+    assert "Headroom: with one worker fewer: TTFT p95 60 ms" in header_of(plan)
 
 
 def test_the_pool_of_the_lost_worker_is_named() -> None:
-    plan = replace(
-        planned(disaggregated(2, 1), is_late=False, unfinished={}),
-        losses={"prefill": "the time limit was reached"},
-    )
-    availability = [line for line in printed_lines(plan, 0.95) if line.startswith("availability")]
+    plan = planned(disaggregated(2, 1), losses={"prefill": "the time limit was reached"})
+    availability = [line for line in printed_lines(plan) if line.startswith("availability")]
     assert "no redundancy" in availability[0]
     assert availability[1] == (
         "availability: with one prefill worker fewer: not replayed: the time limit was reached"

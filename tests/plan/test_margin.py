@@ -9,7 +9,6 @@ import pytest
 
 from penstock.graph.slo import Slo
 from penstock.plan import margin
-from penstock.plan.documents import plan_document
 from penstock.plan.margin import Margin, margin_line, margins
 from penstock.plan.space import allowed
 from penstock.plan.trials import TrialSpec
@@ -23,8 +22,7 @@ from tests.plan.simulated_study import (
     request,
     trials,
 )
-from tests.plan.test_report import planned, printed_lines
-from tests.support.outputs import read_output
+from tests.plan.test_report import document_of, planned, printed_lines
 
 CANDIDATE = aggregated(2)
 
@@ -102,7 +100,9 @@ def test_the_upper_end_of_a_wide_interval_is_printed_only_with_confidence(
     unknown = "not known: the 90% interval of TTFT is wider than ×3"
     assert margin_line(row(), [ttft, itl]) == unknown
     assert margin_line(row(), [itl]).startswith("ITL up to 7.2 ms of 8 ms: the SLO is met")
-    assert margin_line(row(), [ttft, replace(itl, limit=7.0)]).startswith("ITL up to 7.2 ms of 7")
+    assert margin_line(row(), [ttft, itl.model_copy(update={"limit": 7.0})]).startswith(
+        "ITL up to 7.2 ms of 7"
+    )
     assert margin_line(row(), [ttft], 0.9).startswith("TTFT up to 132 ms of 500 ms")
 
 
@@ -133,14 +133,14 @@ def test_with_confidence_every_line_counts_the_intervals(
 ) -> None:
     """TTFT is 50 ms, so that the prediction meets the SLO in both cases."""
     measured(monkeypatch, ttft=high, itl=high)
-    plan = planned(CANDIDATE, is_late=False, unfinished={})
+    plan = planned()
     plan = replace(
         plan,
         request=request(confidence=0.9, slo=Slo(ttft_ms=70)),
         sensitivity_rows={"scale × 1.5": plan.winner.row},
         losses={"aggregated": plan.winner.row},
     )
-    printed = list(printed_lines(plan, 0.95))
+    printed = printed_lines(plan)
     upper = "at the upper end of the 90% intervals"
     verdict = f"100.0% of requests meet the SLO, {how} {upper}"
     assert any(line.startswith(f"sensitivity, scale × 1.5: {verdict}") for line in printed)
@@ -148,7 +148,7 @@ def test_with_confidence_every_line_counts_the_intervals(
     assert any(line.startswith(lost) for line in printed)
     left = f"{1 - 50 * high / 70:.0%} left"
     assert f"headroom: {upper}: TTFT p95 {50 * high:g} ms of 70 ms ({left})" in printed
-    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
+    content = document_of(plan)
     assert content["sensitivity"]["scale × 1.5"]["meets_slo"] is (how == "also")
     assert content["after_loss"]["aggregated"]["meets_slo"] is (how == "also")
 

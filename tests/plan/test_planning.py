@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import SimulationError
-from penstock.plan.no_plan import partial_lines
+from penstock.plan.no_plan import best_first, partial_lines
 from penstock.plan.planning import (
     CONVERSATIONS,
     FEWEST_REPLAYS,
@@ -22,6 +22,7 @@ from penstock.plan.planning import (
     unconfirmed_answer,
 )
 from penstock.plan.prepare import prepare
+from penstock.plan.request import Objective
 from penstock.plan.sensitivity import OUT_OF_TIME, sensitivity_rows
 from penstock.plan.traffic import Traffic
 from penstock.plan.trials import Deadline, Limit, TrialSpec
@@ -52,7 +53,8 @@ def test_a_partial_result_has_the_best_trials_first() -> None:
     single, two, four = (aggregated(replicas) for replicas in (1, 2, 4))
     search = trials({single: Behavior(0.5), two: Behavior(2.0), four: Behavior(2.0)})
     search.of([TrialSpec(four), TrialSpec(single), TrialSpec(two), TrialSpec(four, scale=0.25)])
-    lines = list(partial_lines(search.measured, request("cost"), 0.95, 80, width=80))
+    best = best_first(search.measured, Objective.COST)
+    lines = list(partial_lines(best, request("cost"), 0.95, 80, width=80))
     assert lines[0].startswith("partial result: interrupted after 3 candidates, at most 80 repl")
     order = [line for line in lines if line.startswith(("1 ×", "2 ×", "4 ×"))]
     assert order == [str(two), str(four), str(single)]

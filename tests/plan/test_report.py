@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from penstock.plan.documents import plan_document
+from penstock.plan.evidence import first_answer
 from penstock.plan.planning import Plan
-from penstock.plan.report import disaggregation, header, kind_line, reason, report_of
+from penstock.plan.report import (
+    disaggregation,
+    first_answer_line,
+    header,
+    kind_line,
+    reason,
+    report_of,
+)
+from penstock.plan.request import Objective
 from penstock.plan.sensitivity import COMPARED, Headroom, compared
 from penstock.plan.space import Candidate
 from penstock.plan.trials import Limit, TrialSpec
@@ -29,10 +39,10 @@ from tests.support.outputs import read_output
 CANDIDATE = aggregated(2)
 
 
-def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) -> Plan:
+def planned(winner: Candidate = CANDIDATE, **changes: Any) -> Plan:
     """A plan with a graph of one family only."""
     (best,) = trials({winner: Behavior(max_scale=2.0)}).of([TrialSpec(winner)])
-    return Plan(
+    plan = Plan(
         request=request(),
         workload=LOADED,
         winner=best,
@@ -47,13 +57,21 @@ def planned(winner: Candidate, *, is_late: bool, unfinished: dict[bool, Limit]) 
         considered=2,
         replays=1,
         excluded={},
-        unfinished=unfinished,
-        is_late=is_late,
     )
+    return replace(plan, **changes)
 
 
-def printed_lines(plan: Plan, attain: float) -> list[str]:
-    return text_of(report_of(plan, attain)).splitlines()
+def printed_lines(plan: Plan) -> list[str]:
+    return text_of(report_of(plan, 0.95)).splitlines()
+
+
+def header_of(plan: Plan) -> str:
+    """The header of the graph, on one line."""
+    return " ".join(" ".join(header(plan, 0.95, "penstock plan")).split())
+
+
+def document_of(plan: Plan) -> Any:
+    return read_output("plan", plan_document(plan, 0.95, "").as_json())
 
 
 def without_itl(plan: Plan) -> Plan:
@@ -67,10 +85,10 @@ def without_itl(plan: Plan) -> Plan:
 
 @pytest.mark.slow  # renders a graph
 def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> None:
-    plan = without_itl(planned(aggregated(1), is_late=False, unfinished={}))
+    plan = without_itl(planned(aggregated(1)))
     assert reason(plan) == "1 GPU suffices"
     assert kind_line(plan) == "no replayed disaggregated graph met the SLO"
-    printed = list(printed_lines(plan, 0.95))
+    printed = printed_lines(plan)
     head, cells = (line.split("  ") for line in table_lines(table_of([plan.winner.row])))
     found = dict(zip(filter(None, head), filter(None, cells), strict=True))
     texts = {name.strip(): cell.strip() for name, cell in found.items()}
@@ -78,24 +96,22 @@ def test_a_plan_for_outputs_of_one_token_has_no_figures_of_tokens_per_user() -> 
     assert texts["tok/s/user"] == "-"
     (changed,) = (line for line in printed if line.startswith("sensitivity, more"))
     assert changed.endswith("TTFT p50 50 ms")
-    assert "/user" not in " ".join(header(plan, 0.95, "penstock plan"))
-    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
+    assert "/user" not in header_of(plan)
+    content = document_of(plan)
     assert "user_rate" not in content["graphs"][0]["figures"]
 
 
 @pytest.mark.slow  # renders a graph
 def test_a_plan_reports_the_requests_that_are_too_long() -> None:
-    plan = planned(aggregated(1), is_late=False, unfinished={})
-    assert "ejected requests" not in " ".join([*printed_lines(plan, 0.95), *header(plan, 0.95, "")])
+    plan = planned(aggregated(1))
+    assert "ejected requests" not in f"{printed_lines(plan)} {header_of(plan)}"
     winner = replace(plan.winner, row=replace(plan.winner.row, too_long=3))
     plan = replace(plan, winner=winner, aggregated=winner)
     limit = winner.row.replayable.context
     line = f"rejected requests: 3 (input and output longer than {limit} tokens)"
-    assert line in list(printed_lines(plan, 0.95))
-    assert f"R{line[1:]}." in header(plan, 0.95, "penstock plan")
-    assert (
-        read_output("plan", plan_document(plan, 0.95, "").as_json())["graphs"][0]["too_long"] == 3
-    )
+    assert line in printed_lines(plan)
+    assert f"R{line[1:]}." in header_of(plan)
+    assert document_of(plan)["graphs"][0]["too_long"] == 3
 
 
 @pytest.mark.slow  # renders a graph
@@ -110,9 +126,9 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
     cause = f"--time-limit ended the search before {kind} graphs were evaluated; raise it"
     assert disaggregation(plan) == f"not known: {cause}"
     assert kind_line(plan) == cause
-    text = " ".join(" ".join(header(plan, 0.95, "penstock plan")).split())
-    printed = " ".join(printed_lines(plan, 0.95))
-    content = read_output("plan", plan_document(plan, 0.95, "").as_json())
+    text = header_of(plan)
+    printed = " ".join(printed_lines(plan))
+    content = document_of(plan)
     for output in (text, printed, content["disaggregation"]["summary"]):
         assert cause in output
         assert "graph met the SLO" not in output
@@ -122,13 +138,58 @@ def test_a_plan_names_the_time_limit_and_not_the_slo_if_the_search_was_cut_short
 
 @pytest.mark.slow  # renders a graph
 def test_disaggregation_is_worth_it_if_the_whole_search_found_no_aggregated_graph() -> None:
-    plan = planned(disaggregated(1, 1), is_late=False, unfinished={})
+    plan = planned(disaggregated(1, 1))
     assert disaggregation(plan) == "worth it: no replayed aggregated graph met the SLO"
     why = "no aggregated graph was replayed, because all miss the SLO in an estimate"
     unknown = replace(plan, unreplayed={False: why})
     assert disaggregation(unknown) == f"not known: {why}"
     assert kind_line(unknown) == why
-    assert "--time-limit" not in " ".join(header(plan, 0.95, "penstock plan"))
+    assert "--time-limit" not in header_of(plan)
+
+
+@pytest.mark.slow  # renders a graph
+@pytest.mark.parametrize(
+    ("first", "behavior", "why"),
+    [
+        (
+            aggregated(1),
+            Behavior(2.0, longer=Behavior(0.5, goodput=0.5)),
+            ": in a longer replay: only 50.0% of requests meet the SLO (95% needed), "
+            "TTFT p50 50 ms, ITL p50 10.0 ms",
+        ),
+        (aggregated(4), Behavior(2.0), ", which needs 4 GPUs, at 100 tok/s/user"),
+        (CANDIDATE, Behavior(2.0), None),
+    ],
+)
+def test_the_report_states_why_the_first_answer_is_not_recommended(
+    first: Candidate, behavior: Behavior, why: str | None
+) -> None:
+    search = trials({first: behavior})
+    search.confirmed(search.of([TrialSpec(first)])[0])
+    plan = planned()
+    lines = text_of(report_of(plan, 0.95, [*search.measured, plan.winner])).splitlines()
+    expected = [f"first answer: {first}{why}"] if why else []
+    assert [line for line in lines if line.startswith("first answer")] == expected
+
+
+@pytest.mark.parametrize(
+    ("objective", "reached"),
+    [
+        (Objective.COST, "2 GPUs"),
+        (Objective.THROUGHPUT, "10.1 requests/s, 110 tok/s/GPU"),
+        (Objective.INTERACTIVITY, "100 tok/s/user"),
+    ],
+)
+def test_the_first_answer_states_what_it_reaches(objective: Objective, reached: str) -> None:
+    search = trials({CANDIDATE: Behavior(2.0)})
+    (trial,) = search.of([TrialSpec(CANDIDATE)])
+    missed = replace(trial, meets_slo=False)
+    assert first_answer([missed], objective) is None
+    assert first_answer([missed, trial, trial], objective) is trial
+    lower = replace(trial, row=replace(trial.row, scale=0.5))
+    assert (first_answer([lower], objective) is lower) is (objective is Objective.THROUGHPUT)
+    start = "first answer (not yet confirmed; 100.0% of 5,000 requests met the SLO): "
+    assert first_answer_line(trial, objective) == f"{start}{CANDIDATE}, {reached}"
 
 
 SPLIT, WIDE = disaggregated(1, 1), aggregated(3)
@@ -145,7 +206,7 @@ def plan_comparing(
 ) -> Plan:
     """``max_scale``, ``user_rate``: of the disaggregated graph; the other meets the SLO up to scale
     2, at 100 tok/s/user."""
-    plan = planned(SPLIT, is_late=False, unfinished={})
+    plan = planned(SPLIT)
     search = trials({SPLIT: Behavior(max_scale, user_rate), WIDE: Behavior(2.0)}, left=left)
     pairs = compared(search, SPLIT, WIDE, 1.0, by_gpus=by_gpus, scales=scales)
     return replace(plan, aggregated=plan.winner, compared=pairs)
@@ -156,9 +217,7 @@ def test_disaggregation_is_not_known_at_a_scale_without_a_replay_of_both_graphs(
     plan = plan_comparing(90, by_gpus=False, scales=(0.25, 0.5, 1.0, 2.0), left=4)
     unknown = "not known at scale × 0.5, × 2 (one or both graphs were not replayed)"
     assert disaggregation(plan) == f"not worth it at scale × 0.25, × 1; {unknown}: {PAIR}"
-    scales = read_output("plan", plan_document(plan, 0.95, "").as_json())["disaggregation"][
-        "scales"
-    ]
+    scales = document_of(plan)["disaggregation"]["scales"]
     assert [one["favors_disaggregated"] for one in scales] == [False, None, False, None]
     assert scales[-1]["aggregated"] is None
 

@@ -52,36 +52,6 @@ def requested(
     )
 
 
-@pytest.mark.parametrize(
-    ("slo", "objective", "place", "cause", "fix"),
-    [
-        (
-            TTFT,
-            Objective.INTERACTIVITY,
-            "--objective",
-            "no output tokens/s per user to compare",
-            "Use --objective cost.",
-        ),
-        (
-            Slo(ttft_ms=300, itl_ms=10),
-            Objective.COST,
-            "--itl",
-            "no inter-token latency to limit",
-            "Use --ttft or --e2e instead.",
-        ),
-    ],
-)
-def test_what_needs_two_output_tokens_is_refused_for_outputs_of_one(
-    slo: Slo, objective: Objective, place: str, cause: str, fix: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        requested(ONE_TOKEN, tmp_path, slo=slo, objective=objective)
-    (problem,) = refused.value.problems
-    assert (problem.place, problem.fix) == (place, fix)
-    assert problem.message.startswith("every output of score has one token, so there")
-    assert problem.message.endswith(cause)
-
-
 def test_outputs_of_one_token_are_planned_for_with_a_ttft(tmp_path: Path) -> None:
     assert requested(ONE_TOKEN, tmp_path).slo == TTFT
 
@@ -102,62 +72,105 @@ def test_requests_of_a_trace_that_the_model_does_not_take_do_not_set_the_context
     assert requested(recorded(*[1000] * 30, POSITIONS), tmp_path).context == 8192
 
 
-@pytest.mark.parametrize(("long", "total", "share"), [(2, 20, "10.0%"), (3, 3, "100.0%")])
-def test_a_trace_in_which_too_many_requests_are_too_long_is_refused(
-    long: int, total: int, share: str, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        requested(recorded(*[1000] * (total - long), *[POSITIONS] * long), tmp_path)
-    (problem,) = refused.value.problems
-    assert problem.place == "--workload"
-    assert problem.message == (
-        f"{share} of the requests of recorded are longer than the {POSITIONS} tokens that "
-        "openai/gpt-oss-20b takes, so 95% cannot meet the SLO"
-    )
-    assert problem.fix == "Shorten the requests, or use another model."
+def too_long(long: int, total: int) -> LoadedWorkload:
+    return recorded(*[1000] * (total - long), *[POSITIONS] * long)
 
 
-def test_a_sampled_workload_with_a_request_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    loaded = parse_workload(
-        "requests: 20\ninput: 131072\noutput: 8\narrival: {poisson: 4}\n", "long.yaml"
-    )
-    with pytest.raises(UsageError, match="has 131080 tokens; openai/gpt-oss-20b takes 131072"):
-        requested(loaded, tmp_path)
-
-
-def test_redundancy_needs_two_workers(tmp_path: Path) -> None:
-    assert requested(CHAT, tmp_path, survives_loss=True).min_replicas == 2
-    with pytest.raises(UsageError, match=r"--n-minus-one: 2 replicas need more than 1 GPU\."):
-        requested(CHAT, tmp_path, gpus=1, survives_loss=True)
-
-
-def test_a_confidence_needs_measured_points(tmp_path: Path) -> None:
-    slo = Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000)
-    options = {"model": "gpt-oss-120b", "gpu": "b200", "slo": slo}
-    assert requested(CHAT, tmp_path, **options, confidence=0.9).confidence == 0.9
-    with pytest.raises(UsageError, match="12 measured points"):
-        requested(CHAT, tmp_path, **options, confidence=0.95)
+LONG = parse_workload(
+    "requests: 20\ninput: 131072\noutput: 8\narrival: {poisson: 4}\n", "long.yaml"
+)
+SHORTEN = "Shorten the requests, or use another model."
+TOO_LONG = (
+    "{share} of the requests of recorded are longer than the 131072 tokens that "
+    "openai/gpt-oss-20b takes, so 95% cannot meet the SLO"
+)
+ONE = "every output of score has one token, so there "
+NO_POINTS = (
+    "there are fewer than 6 measured points of {missing} for gpt-oss-20b with trtllm on b200, so "
+    "there is no interval"
+)
+B200: dict[str, Any] = {"gpu": "b200", "confidence": 0.9}
+MEASURED: dict[str, Any] = {
+    "model": "gpt-oss-120b",
+    "gpu": "b200",
+    "slo": Slo(ttft_ms=400, itl_ms=10, e2e_ms=9000),
+}
 
 
 @pytest.mark.parametrize(
-    ("slo", "missing"),
+    ("loaded", "options", "place", "message", "fix"),
     [
-        (Slo(ttft_ms=400, itl_ms=10), "TTFT and ITL"),
-        (Slo(itl_ms=10), "ITL"),
-        (Slo(e2e_ms=9000), "TTFT and ITL"),
+        (
+            ONE_TOKEN,
+            {"objective": Objective.INTERACTIVITY},
+            "--objective",
+            f"{ONE}are no output tokens/s per user to compare",
+            "Use --objective cost.",
+        ),
+        (
+            ONE_TOKEN,
+            {"slo": Slo(ttft_ms=300, itl_ms=10)},
+            "--itl",
+            f"{ONE}is no inter-token latency to limit",
+            "Use --ttft or --e2e instead.",
+        ),
+        (too_long(2, 20), {}, "--workload", TOO_LONG.format(share="10.0%"), SHORTEN),
+        (too_long(3, 3), {}, "--workload", TOO_LONG.format(share="100.0%"), SHORTEN),
+        (
+            LONG,
+            {},
+            "--workload",
+            "a request of long has 131080 tokens; openai/gpt-oss-20b takes 131072",
+            SHORTEN,
+        ),
+        (
+            CHAT,
+            {"gpus": 1, "survives_loss": True},
+            "--n-minus-one",
+            "2 replicas need more than 1 GPU",
+            "Remove it, or raise --gpus.",
+        ),
+        (
+            CHAT,
+            {**MEASURED, "confidence": 0.95},
+            "--confidence",
+            "0.95 is more than 12 measured points can show",
+            "Use at most 0.92.",
+        ),
+        # Without measured points, before the replays.
+        *(
+            (
+                CHAT,
+                {**B200, "slo": slo},
+                "--confidence",
+                NO_POINTS.format(missing=missing),
+                "Remove --confidence.",
+            )
+            for slo, missing in (
+                (Slo(ttft_ms=400, itl_ms=10), "TTFT and ITL"),
+                (Slo(itl_ms=10), "ITL"),
+                (Slo(e2e_ms=9000), "TTFT and ITL"),
+            )
+        ),
     ],
 )
-def test_a_confidence_without_measured_points_is_refused_before_the_replays(
-    tmp_path: Path, slo: Slo, missing: str
+def test_what_cannot_be_planned_is_refused_before_the_replays(
+    loaded: LoadedWorkload,
+    options: dict[str, Any],
+    place: str,
+    message: str,
+    fix: str,
+    tmp_path: Path,
 ) -> None:
-    with pytest.raises(UsageError) as caught:
-        requested(CHAT, tmp_path, gpu="b200", slo=slo, confidence=0.9)
-    (problem,) = caught.value.problems
-    assert (problem.place, problem.fix) == ("--confidence", "Remove --confidence.")
-    assert problem.message == (
-        f"there are fewer than 6 measured points of {missing} for gpt-oss-20b with trtllm on b200, "
-        "so there is no interval"
-    )
+    with pytest.raises(UsageError) as refused:
+        requested(loaded, tmp_path, **options)
+    (problem,) = refused.value.problems
+    assert (problem.place, problem.message, problem.fix) == (place, message, fix)
+
+
+def test_a_request_keeps_its_confidence_and_n_minus_one_needs_two_workers(tmp_path: Path) -> None:
+    assert requested(CHAT, tmp_path, **MEASURED, confidence=0.9).confidence == 0.9
+    assert requested(CHAT, tmp_path, survives_loss=True).min_replicas == 2
 
 
 def test_a_request_has_the_factors_of_its_model_gpu_and_engine(tmp_path: Path) -> None:

@@ -56,53 +56,39 @@ def families_of(search: Trials) -> list[Family]:
     return [Family(none, best=best[0] if best else None), Family(none)]
 
 
-def test_a_smaller_graph_that_meets_the_slo_with_other_settings_wins() -> None:
-    search = searched({SMALL: MISSES, with_settings(SMALL): MEETS, LARGE: MEETS})
+OTHER_SETTINGS = "prefill_load_scale 4, overlap_score_credit 4, queue_threshold unset"
+RESCUED = (
+    "{how}: 100.0% of requests meet the SLO; in kv mode with Dynamo's default settings, only 0.0%"
+)
+ROUND_ROBIN = replace(SMALL, router="round-robin")
+UNLUCKY = Behavior(2.0, longer=Behavior(0.1))
+
+
+@pytest.mark.parametrize(
+    ("behaviors", "expected", "reason"),
+    [
+        ({with_settings(SMALL): MEETS, LARGE: MEETS}, with_settings(SMALL), OTHER_SETTINGS),
+        ({ROUND_ROBIN: MEETS, LARGE: MEETS}, ROUND_ROBIN, "round-robin mode"),
+        # No graph meets the SLO with the default.
+        ({with_settings(LARGE): MEETS}, with_settings(LARGE), OTHER_SETTINGS),
+        # In a short replay only.
+        ({with_settings(SMALL): UNLUCKY, LARGE: MEETS}, LARGE, None),
+        ({}, None, ""),
+    ],
+)
+def test_the_smallest_graph_that_meets_the_slo_with_any_settings_wins(
+    behaviors: dict[Candidate, Behavior], expected: Candidate | None, reason: str | None
+) -> None:
+    search = searched({SMALL: MISSES, LARGE: MISSES, **behaviors})
     families = families_of(search)
     winner, decision = routed(search, families, BUDGET)
-    assert winner is not None
-    assert winner.candidate == with_settings(SMALL)
-    assert winner.is_confirmed
-    assert families[0].best is winner
-    assert decision.reason == (
-        "prefill_load_scale 4, overlap_score_credit 4, queue_threshold unset: 100.0% of requests "
-        "meet the SLO; in kv mode with Dynamo's default settings, only 0.0%"
-    )
-
-
-def test_a_smaller_graph_that_meets_the_slo_with_round_robin_wins() -> None:
-    other = replace(SMALL, router="round-robin")
-    search = searched({SMALL: MISSES, other: MEETS, LARGE: MEETS})
-    winner, decision = routed(search, families_of(search), BUDGET)
-    assert winner is not None
-    assert winner.candidate == other
-    assert decision.reason == (
-        "round-robin mode: 100.0% of requests meet the SLO; in kv mode with Dynamo's default "
-        "settings, only 0.0%"
-    )
-
-
-def test_settings_that_meet_the_slo_in_a_short_replay_only_do_not_count() -> None:
-    unlucky = Behavior(2.0, longer=Behavior(0.1))
-    search = searched({SMALL: MISSES, with_settings(SMALL): unlucky, LARGE: MEETS})
-    winner, decision = routed(search, families_of(search), BUDGET)
-    assert winner is not None
-    assert winner.candidate == LARGE
-    assert decision.rescue is None
-
-
-def test_a_graph_that_meets_the_slo_only_with_other_settings_makes_a_plan() -> None:
-    search = searched({SMALL: MISSES, LARGE: MISSES, with_settings(LARGE): MEETS})
-    families = families_of(search)
-    winner, _ = routed(search, families, BUDGET)
-    assert winner is not None
-    assert winner.candidate == with_settings(LARGE)
+    assert (winner and winner.candidate) == expected
     assert [family.best for family in families] == [winner, None]
-
-
-def test_no_winner_without_a_graph_that_meets_the_slo() -> None:
-    search = searched({SMALL: MISSES, LARGE: MISSES})
-    assert routed(search, families_of(search), BUDGET) == (None, routing.Routing())
+    if reason is None:
+        assert decision.reason.startswith("Dynamo's default settings: ")
+    else:
+        assert decision.reason == (RESCUED.format(how=reason) if reason else "")
+        assert winner is None or winner.is_confirmed
 
 
 @pytest.mark.parametrize("slo", [Slo(ttft_ms=TAKES_MS + 1, itl_ms=0.001), Slo(ttft_ms=1)])

@@ -210,7 +210,7 @@ def simulate_without_slo() -> Report:
 
 
 def plan() -> Report:
-    best = planned(aggregated(2), is_late=False, unfinished={})
+    best = planned()
     asked = plan_request(slo=Slo(ttft_ms=51.0, itl_ms=12.0))
     worse = replace(best.winner.row, metrics=(replace(best.winner.row.metrics[0], goodput=0.5),))
     best = replace(

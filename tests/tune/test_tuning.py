@@ -20,7 +20,6 @@ from penstock.tune.tuning import (
     MIN_REQUESTS,
     MOST_REQUESTS,
     Confirmation,
-    Hint,
     Search,
     exceeded,
     halves,
@@ -76,7 +75,7 @@ def test_settings_that_were_only_lucky_are_not_recommended() -> None:
         return {"ttft_ms": 70 if settings == TUNED and seed < SEEDS else 100}
 
     outcome = tuned(lucky)
-    assert outcome.chosen.settings == TUNED
+    assert outcome.trials[0].settings == TUNED
     assert not outcome.is_changed
     assert outcome.recommended == DYNAMO_DEFAULT
     line = report.recommendation(outcome)
@@ -94,7 +93,7 @@ def test_the_best_of_three_finalists_is_recommended_and_ties_are_named() -> None
         return {"ttft_ms": ttft.get(settings, 100)}
 
     outcome = tuned(behavior)
-    assert outcome.chosen.settings == strongest
+    assert outcome.trials[0].settings == strongest
     assert outcome.recommended == second  # within the tie of TUNED, with as many changes
     assert report.recommendation(outcome).endswith(f"as good: {TUNED}")
 
@@ -158,7 +157,7 @@ def test_the_search_is_within_three_percent_of_the_complete_grid(shape: int) -> 
     search = Search(deployment(), lambda *_: None, 99)
     trials = search.replay(scripted_parts(behavior).choice, grid(), "choice")
     best = ranked(trials[0], trials)[0]
-    assert ratio_of(best, outcome.chosen).mean > 0.97
+    assert ratio_of(best, outcome.trials[0]).mean > 0.97
 
 
 def test_the_output_has_both_parts_and_the_margins() -> None:
@@ -360,7 +359,7 @@ def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.Mon
 
 def test_the_reason_is_left_out_where_settings_make_little_difference() -> None:
     outcome = tuned(lambda settings, seed: {"ttft_ms": 100.0})
-    explained = replace(outcome, hint=Hint(settings=TUNED, reason="most of it is shared"))
+    explained = replace(outcome, hint="most of it is shared")
     assert "most of it is shared" in text_of(report.report_of(explained))
     indifferent = replace(explained, indifference="requests hardly queue")
     assert "most of it is shared" not in text_of(report.report_of(indifferent))

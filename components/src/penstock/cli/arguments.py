@@ -264,16 +264,9 @@ def hints_of(args: argparse.Namespace) -> Hints:
 
 def requested_gpu(args: argparse.Namespace) -> str | None:
     """`--gpu`; UsageError for one that is not supported."""
-    from penstock.hardware import GPUS, find_gpu
-    from penstock.hardware.gpus import gpu_fix
+    from penstock.hardware import GPUS, gpus
 
-    if args.gpu is None:
-        return None
-    gpu = find_gpu(args.gpu)
-    if gpu is None:
-        message, fix = gpu_fix(args.gpu, list(GPUS))
-        raise UsageError(message, place="--gpu", fix=fix)
-    return gpu.name
+    return gpus.requested_gpu(args.gpu, list(GPUS)).name if args.gpu is not None else None
 
 
 def _require_model(folder: Path) -> None:

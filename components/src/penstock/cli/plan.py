@@ -10,18 +10,20 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from penstock.cli import arguments, outputs, replaying
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import LINE_INTERVAL_S, Progress, add_progress
 from penstock.cli.values import add_count, duration_ms, integer_between, share
+from penstock.errors import Problem
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
-    from penstock.plan.planning import Plan
+    from penstock.plan.planning import NoPlan, Plan
     from penstock.plan.request import PlanRequest
     from penstock.plan.trials import Trial
+    from penstock.reports.model import Report
     from penstock.workload.load import LoadedWorkload
 
 MIN_REPLAYS = 10
@@ -121,9 +123,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from penstock.plan.no_plan import no_plan_error
     from penstock.plan.planning import NoPlan, plan
-    from penstock.plan.report import report_of, report_without_plan
+    from penstock.plan.report import report_of
     from penstock.plan.trials import Deadline
 
     replaying.end_as_interrupted()
@@ -137,6 +138,7 @@ def run(args: argparse.Namespace) -> int:
         request = _requested(args, loaded, Path(folder))
         progress = Progress(args, "planning", line_interval_s=LINE_INTERVAL_S)
         measured: list[Trial] = []
+        say = _FirstAnswer(progress, measured, request, is_quiet=args.quiet)
         limit_s = args.time_limit / 1000 if args.time_limit else None
         deadline = Deadline(limit_s, started=time.monotonic())
         requested.left_s = lambda: deadline.left_s
@@ -148,34 +150,62 @@ def run(args: argparse.Namespace) -> int:
                     replays,
                     budget=args.replays,
                     attain=args.attain,
-                    say=progress,
+                    say=say,
                     measured=measured,
                     deadline=deadline,
-                    first_answer=partial(_print_first_answer, args, progress),
                 )
         except KeyboardInterrupt:
-            _print_partial(args, request, measured, "interrupted")
+            _print_replayed(args, request, loaded, measured, "interrupted")
             raise KeyboardInterrupt("nothing was written") from None
-    seeds = max((len(trial.row.metrics) for trial in measured), default=1)
     if isinstance(result, NoPlan):
-        if result.is_late:
-            _print_partial(args, request, measured, "time limit reached")
-        error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
-        if args.report:
-            outputs.write_replay_report(
-                args, report_without_plan(result, measured, args.attain, error), [], seeds
-            )
-        raise error
-    _print_plan(args, result)
-    if args.report:
-        outputs.write_replay_report(args, report_of(result, args.attain, measured), [], seeds)
+        _end_without_plan(args, loaded, result, measured)
+    report = report_of(result, args.attain, measured)
+    _print_plan(args, result, report)
+    outputs.write_replay_report(args, report, [], _seeds(measured))
     return 0
 
 
-def _print_first_answer(args: argparse.Namespace, progress: Progress, text: str) -> None:
-    if text and not args.quiet:
-        progress.hide()
-        print(text, file=sys.stderr)
+class _FirstAnswer:
+    """Progress that also prints the first graph that meets the SLO, before it is confirmed."""
+
+    def __init__(
+        self, progress: Progress, measured: Sequence[Trial], request: PlanRequest, *, is_quiet: bool
+    ) -> None:
+        self._progress, self._measured = progress, measured
+        self._request = request
+        self._is_printed = is_quiet
+
+    def __call__(self, text: str, done: int = 0, total: int = 0) -> None:
+        from penstock.plan.evidence import first_answer
+        from penstock.plan.report import first_answer_line
+
+        self._progress(text, done, total)
+        objective = self._request.objective
+        if not self._is_printed and (trial := first_answer(self._measured, objective)):
+            self._is_printed = True
+            self._progress.hide()
+            print(first_answer_line(trial, objective), file=sys.stderr)
+
+
+def _seeds(measured: Sequence[Trial]) -> int:
+    return max((len(trial.row.metrics) for trial in measured), default=1)
+
+
+def _end_without_plan(
+    args: argparse.Namespace, loaded: LoadedWorkload, result: NoPlan, measured: Sequence[Trial]
+) -> NoReturn:
+    """Print and write what was replayed, and raise the error."""
+    from penstock.plan.no_plan import no_plan_error
+    from penstock.plan.report import report_without_plan
+
+    error = no_plan_error(result, args.attain, partial(replaying.load_argument, args, loaded))
+    if args.json or result.is_late:
+        why, (problem,) = "time limit reached", error.problems
+        closest = result.miss.trial if result.miss else None
+        _print_replayed(args, result.request, loaded, measured, why, problem, closest)
+    report = report_without_plan(result, measured, args.attain, error)
+    outputs.write_replay_report(args, report, [], _seeds(measured))
+    raise error
 
 
 def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) -> PlanRequest:
@@ -201,11 +231,11 @@ def _requested(args: argparse.Namespace, loaded: LoadedWorkload, scratch: Path) 
     return request.calibrated(file) if file else request
 
 
-def _print_plan(args: argparse.Namespace, result: Plan) -> None:
+def _print_plan(args: argparse.Namespace, result: Plan, report: Report) -> None:
     """Write the graph, and print the table and the reasons."""
     from penstock.plan.documents import plan_document
     from penstock.plan.graph_text import graph_text
-    from penstock.plan.report import header, report_of, table_width
+    from penstock.plan.report import header, table_width
     from penstock.reports.text import print_report
     from penstock.text.terminal import width_of
 
@@ -216,7 +246,7 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
     if args.json:
         print(plan_document(result, args.attain, text).as_json())
     elif args.output != "-":
-        print_report(report_of(result, args.attain), width=table_width(width_of()))
+        print_report(report, width=table_width(width_of()))
         if args.output:
             print(f"wrote {args.output}")
         if args.output and not args.quiet:
@@ -226,14 +256,28 @@ def _print_plan(args: argparse.Namespace, result: Plan) -> None:
             print("hint: write the graph to a file with -o FILE")
 
 
-def _print_partial(
-    args: argparse.Namespace, request: PlanRequest, measured: Sequence[Trial], why: str
+def _print_replayed(
+    args: argparse.Namespace,
+    request: PlanRequest,
+    loaded: LoadedWorkload,
+    measured: Sequence[Trial],
+    why: str,
+    problem: Problem | None = None,
+    closest: Trial | None = None,
 ) -> None:
-    from penstock.plan.no_plan import partial_lines
+    """The best graphs so far, without a recommendation. ``why``: what ended the search.
+    ``problem``, ``closest``: what the command reports, if it was not interrupted."""
+    from penstock.plan.documents import no_plan_document
+    from penstock.plan.no_plan import best_first, partial_lines
     from penstock.text.terminal import print_fitted, width_of
 
-    to = sys.stderr if args.json or args.output == "-" else sys.stdout
-    for line in partial_lines(measured, request, args.attain, args.replays, width_of(to), why):
+    best = best_first(measured, request.objective, closest)
+    if args.json:
+        problem = problem or Problem(message=why)
+        print(no_plan_document(request, loaded, args.attain, best, problem).as_json())
+        return
+    to = sys.stderr if args.output == "-" else sys.stdout
+    for line in partial_lines(best, request, args.attain, args.replays, width_of(to), why):
         print_fitted(line, to=to)
 
 

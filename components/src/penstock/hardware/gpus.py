@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.errors import UsageError
 from penstock.text.names import nearest
 
 
@@ -121,13 +122,19 @@ _OTHERS = re.compile(
 )
 
 
-def gpu_fix(text: str, supported: Sequence[str]) -> tuple[str, str]:
-    """(message, fix) for an argument that is no supported GPU."""
-    meant = meant_gpu(text, supported)
-    listed = f"Use one of {', '.join(supported)}."
+def requested_gpu(text: str, supported: Sequence[str], state: str = "") -> Gpu:
+    """The GPU that `--gpu` names. UsageError for one that is not ``supported``.
+
+    ``state``: what such a GPU is; empty: it is not supported, or unknown.
+    """
+    gpu = find_gpu(text)
+    if gpu is not None and gpu.name in supported:
+        return gpu
+    fix, meant = f"Use one of {', '.join(supported)}.", meant_gpu(text, supported)
     if meant:
-        return f"{text} is unknown", f"Did you mean `{meant}`? {listed}"
-    return f"{text} is not supported", listed
+        fix = f"Did you mean `{meant}`? {fix}"
+    message = f"{text} {state or ('is unknown' if meant else 'is not supported')}"
+    raise UsageError(message, place="--gpu", fix=fix)
 
 
 def meant_gpu(text: str, supported: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from penstock.bench.methods.documents import MethodDocument
 from penstock.bench.shadow.documents import ShadowDocument
 from penstock.capture.documents import CaptureDocument
 from penstock.drill.documents import DrillDocument
-from penstock.plan.documents import PlanDocument
+from penstock.plan.documents import NoPlanDocument, PlanDocument
 from penstock.reports.json_document import Schema, schema_of
 from penstock.simulate.documents import SimulateDocument
 from penstock.verify.documents import VerifyDocument
@@ -21,7 +21,7 @@ DOCUMENTS: Mapping[str, Any] = {
     "bench": Annotated[WorkloadDocument | MethodDocument | ShadowDocument, Discriminator("kind")],
     "capture": CaptureDocument,
     "drill": DrillDocument,
-    "plan": PlanDocument,
+    "plan": PlanDocument | NoPlanDocument,
     "simulate": SimulateDocument,
     "verify": VerifyDocument,
 }

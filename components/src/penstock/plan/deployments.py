@@ -29,7 +29,7 @@ from penstock.plan.traffic import Traffic
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.frontend import FrontendTime
-from penstock.simulate.model import PoolReplay, Replayable
+from penstock.simulate.model import Replayable
 from penstock.simulate.replayable import replayable_deployments
 
 FILE = "plan.yaml"
@@ -118,19 +118,21 @@ def step_table(
     deployments: Deployments, layouts: Sequence[Layout], traffic: Traffic
 ) -> tuple[Table, dict[Layout, str]]:
     """Step times of each layout in each role, and why some layouts have none."""
-    probes = [(layout, role, probe) for layout in layouts for role, probe in _probes(layout)]
-    rendered = dict(deployments.of([probe for *_, probe in probes]))
-    engines = [
-        (layout, role, _engine(rendered[probe], role))
-        for layout, role, probe in probes
-        if probe in rendered
-    ]
+    probes = {(layout, role): probe for layout in layouts for role, probe in _probes(layout)}
+    rendered = dict(deployments.of(list(probes.values())))
     why = {
-        layout: deployments.refused[probe] for layout, _, probe in probes if probe not in rendered
+        layout: deployments.refused[probe]
+        for (layout, _), probe in probes.items()
+        if probe not in rendered
+    }
+    engines = {
+        (layout, role): next(pool for pool in rendered[probe].pools if pool.role is role)
+        for (layout, role), probe in probes.items()
+        if probe in rendered
     }
     table: dict[tuple[Layout, Role], Steps] = {}
-    answers = steps_of([engine for *_, engine in engines], traffic)
-    for (layout, role, _), answer in zip(engines, answers, strict=True):
+    answers = steps_of(list(engines.values()), traffic)
+    for (layout, role), answer in zip(engines, answers, strict=True):
         if isinstance(answer, str):
             why[layout] = _unmeasured(answer)
         else:
@@ -151,10 +153,6 @@ def _probes(layout: Layout) -> list[tuple[Role, Candidate]]:
     disaggregated = Candidate(prefill=(first,), worker=alone, router="kv")
     aggregated = Candidate(prefill=(), worker=alone, router="kv")
     return [(Role.WORKER, aggregated), (Role.PREFILL, disaggregated), (Role.DECODE, disaggregated)]
-
-
-def _engine(deployment: Replayable, role: Role) -> PoolReplay:
-    return next(pool for pool in deployment.pools if pool.role is role)
 
 
 def estimator(deployments: Deployments, table: Table, traffic: Traffic) -> Estimator:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator
+
+from penstock.errors import Problem
 from penstock.graph.slo import Slo
-from penstock.plan.margin import meets_slo
+from penstock.plan.margin import Margin, meets_slo
+from penstock.plan.no_plan import PARTIAL_ROWS
 from penstock.plan.planning import Plan
 from penstock.plan.report import (
     best_trials,
@@ -17,8 +22,8 @@ from penstock.plan.report import (
     speculation,
     ties,
 )
-from penstock.plan.request import Objective
-from penstock.plan.sensitivity import Comparison, Headroom
+from penstock.plan.request import Objective, PlanRequest
+from penstock.plan.sensitivity import Headroom
 from penstock.plan.trials import Trial
 from penstock.reports.json_document import Document, VersionedDocument
 from penstock.simulate.documents import (
@@ -31,6 +36,7 @@ from penstock.simulate.documents import (
 )
 from penstock.simulate.metrics import spreads
 from penstock.simulate.study import Row
+from penstock.workload.load import LoadedWorkload
 
 
 class SpeculationDocument(Document):
@@ -62,21 +68,6 @@ class RouterDocument(Document):
     """Why the graph has these settings."""
 
 
-class MarginDocument(Document):
-    """One latency of the SLO."""
-
-    name: str
-    """Latency that the SLO limits."""
-    limit: float
-    """Limit of the SLO in ms."""
-    predicted: float
-    """Predicted percentile of the requests that must meet the limit, in ms."""
-    highest: float | None
-    """Upper end of the interval of the prediction in ms; null without measured points near it."""
-    is_met: bool
-    """Whether the upper end of the interval is within the limit."""
-
-
 class Changed(Document):
     """The recommended graph under other traffic, or with fewer workers."""
 
@@ -100,7 +91,7 @@ class TrialDocument(Document):
     """Whether the graph meets the SLO."""
     goodput: float
     """Share of requests that meet the SLO."""
-    user_rate: float | None
+    user_rate: Annotated[float | None, BeforeValidator(lambda rate: rate or None)]
     """Output tokens/s of the median request; null if no request has two output tokens."""
 
 
@@ -126,8 +117,8 @@ class DisaggregationDocument(Document):
     """Comparison at each replayed scale."""
 
 
-class PlanDocument(VersionedDocument):
-    """A recommended graph, and the reasons for it."""
+class Question(VersionedDocument):
+    """What the plan is for."""
 
     model: str
     """Id of the model."""
@@ -143,6 +134,11 @@ class PlanDocument(VersionedDocument):
     """Share of requests that must meet the SLO."""
     workload: GivenWorkload
     """Workload, as in a workload file; fields that are not set are missing."""
+
+
+class PlanDocument(Question):
+    """A recommended graph, and the reasons for it."""
+
     recommended: str
     """Pools and parallelism of the recommended graph."""
     reason: str
@@ -163,7 +159,7 @@ class PlanDocument(VersionedDocument):
     """Distance of each latency and of the load from the SLO, as text."""
     confidence: float | None
     """Coverage of the intervals that must meet the SLO; null: the prediction must meet it."""
-    margins: Sequence[MarginDocument]
+    margins: Sequence[Margin]
     """Each latency of the SLO."""
     planned_scale: float
     """Multiple of the workload's arrival rate for which the graph is recommended."""
@@ -193,17 +189,27 @@ class PlanDocument(VersionedDocument):
     """YAML of the recommended graph."""
 
 
+class NoPlanDocument(Question):
+    """The best graphs that were replayed, without a recommendation."""
+
+    recommended: None
+    """Always null."""
+    reason: str
+    """Why there is no recommendation."""
+    fix: str | None
+    """What to change; null if the command was interrupted."""
+    graphs: Sequence[GraphFigures]
+    """Figures of the graph that is closest to the SLO, and of the next best."""
+    replayed: int
+    """Number of graphs that were replayed."""
+
+
 def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
     aggregated, disaggregated = plan.aggregated, plan.disaggregated
     settings = plan.winner.candidate.settings
     return PlanDocument.of(
-        model=plan.request.model,
-        gpu=plan.request.gpu.name,
-        gpus=plan.request.gpus,
-        objective=plan.request.objective,
-        slo=plan.request.slo,
-        attain=attain,
-        workload=plan.workload.workload,
+        plan,
+        **_question(plan.request, plan.workload, attain),
         recommended=str(plan.winner.candidate),
         reason=reason(plan),
         other_kind=kind_line(plan),
@@ -214,7 +220,7 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         router=RouterDocument.of(settings, reason=plan.routing.reason),
         headroom=list(headroom(plan, attain)),
         confidence=plan.request.confidence,
-        margins=[MarginDocument.of(margin) for margin in margins_of(plan, attain)],
+        margins=margins_of(plan, attain),
         planned_scale=plan.base,
         scale_headroom=plan.headroom,
         n_minus_one=plan.request.survives_loss,
@@ -223,16 +229,46 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
             name: _changed(row, plan, attain) for name, row in plan.sensitivity_rows.items()
         },
         working_set=working_set_document(plan.working_set),
-        disaggregation=DisaggregationDocument(
-            summary=disaggregation(plan), scales=list(map(_comparison, plan.compared))
+        disaggregation=DisaggregationDocument.of(
+            summary=disaggregation(plan), scales=plan.compared
         ),
         graphs=[figures_of(trial.row) for trial in best_trials(plan)],
         not_considered={str(layout): why for layout, why in plan.excluded.items()},
         candidates=plan.considered,
-        replays=plan.replays,
         time_limit_reached=plan.is_late,
         graph=graph,
     )
+
+
+def no_plan_document(
+    request: PlanRequest,
+    loaded: LoadedWorkload,
+    attain: float,
+    trials: Sequence[Trial],
+    problem: Problem,
+) -> NoPlanDocument:
+    """``trials``: one of each graph, best first. ``problem``: why there is no recommendation."""
+    return NoPlanDocument.of(
+        **_question(request, loaded, attain),
+        recommended=None,
+        reason=problem.message,
+        fix=problem.fix,
+        graphs=[figures_of(trial.row) for trial in trials[:PARTIAL_ROWS]],
+        replayed=len(trials),
+    )
+
+
+def _question(request: PlanRequest, loaded: LoadedWorkload, attain: float) -> dict[str, Any]:
+    """The fields of `Question`."""
+    return {
+        "model": request.model,
+        "gpu": request.gpu.name,
+        "gpus": request.gpus,
+        "objective": request.objective,
+        "slo": request.slo,
+        "attain": attain,
+        "workload": loaded.workload,
+    }
 
 
 def _speculation(plan: Plan) -> SpeculationDocument | None:
@@ -242,7 +278,7 @@ def _speculation(plan: Plan) -> SpeculationDocument | None:
         draft_model=plan.request.draft.model,
         acceptance=plan.request.draft.rates,
         is_used=plan.winner.candidate.drafts,
-        summary=next(iter(speculation(plan))),
+        summary=speculation(plan),
     )
 
 
@@ -252,21 +288,4 @@ def _changed(row: Row | str, plan: Plan, attain: float) -> Changed | NotReplayed
     return Changed(
         meets_slo=meets_slo(row, plan.request, attain),
         figures=Figures(**dict(spreads(row.metrics))),
-    )
-
-
-def _comparison(comparison: Comparison) -> ScaleDocument:
-    return ScaleDocument(
-        scale=comparison.scale,
-        favors_disaggregated=comparison.favors_disaggregated,
-        disaggregated=_trial(comparison.disaggregated),
-        aggregated=_trial(comparison.aggregated),
-    )
-
-
-def _trial(trial: Trial | None) -> TrialDocument | None:
-    if trial is None:
-        return None
-    return TrialDocument(
-        meets_slo=trial.meets_slo, goodput=trial.goodput, user_rate=trial.user_rate or None
     )

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from penstock.graph.slo import Slo
-from penstock.plan.margin import latencies
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.space import AGGREGATED, Candidate, PoolCandidate
 from penstock.plan.trials import Trial
 from penstock.simulate.metrics import spreads
-from penstock.simulate.study import Row
 from penstock.tune.settings import DYNAMO_DEFAULT
 
 SECONDS = 3600  # of an hour
@@ -64,6 +61,17 @@ def surest_trials(measured: Iterable[Trial], objective: Objective) -> list[Trial
     return list(surest.values())
 
 
+def first_answer(measured: Iterable[Trial], objective: Objective) -> Trial | None:
+    """The first graph that met the SLO, in a short replay; None if none did.
+
+    ``measured``: in order of time. Except for the highest rate, other scales than the planned one
+    are those of the analyses.
+    """
+    is_any_scale = objective is Objective.THROUGHPUT
+    met = (t for t in measured if t.meets_slo and (is_any_scale or t.row.scale == 1))
+    return next(met, None)
+
+
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     """Trials than which no other has more tokens/s per user and more per GPU, by tokens/s per user.
     Of equal ones the first."""
@@ -79,12 +87,6 @@ def cost_per_million(trial: Trial, gpu_hour_price: float | None) -> float | None
     were no tokens."""
     hours = dict(spreads(trial.row.metrics)).get("gpu_hours_per_million")
     return hours.median * (gpu_hour_price or SECONDS) if hours else None
-
-
-def binding_part(row: Row, slo: Slo, attain: float) -> tuple[str, float]:
-    """The part of the SLO with the least headroom, and its limit in ms."""
-    name, limit, _ = max(latencies(row, slo, attain), key=lambda part: part[2] / part[1])
-    return name, limit
 
 
 def neighbors(choice: Candidate, candidates: Iterable[Candidate]) -> Mapping[Candidate, str]:

@@ -6,10 +6,10 @@ sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.plan.request import ENGINE, PlanRequest
-from penstock.plan.space import Candidate, Layout, PoolCandidate
+from penstock.plan.space import Candidate, PoolCandidate
 from penstock.text.numbers import plain_number
 from penstock.tune.settings import shown
 
@@ -21,34 +21,36 @@ FRACTIONS = {"prefill": 0.8, "decode": 0.85, "worker": 0.85}
 GPT_OSS_REVISION = {"openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"}
 MAX_GRAPH_BATCH = 1024  # larger CUDA graphs take long to capture and are seldom used
 PREFILL_GRAPHS = 30
+TRANSFER = {
+    "backend": "nixl  # DEFAULT failed with 4 + 4 workers on one host",
+    "timeout_ms": "600000  # 60 s is too short for long inputs (dynamo#10671)",
+}
 
 
 def graph_text(
     request: PlanRequest, candidate: Candidate, header: Sequence[str] = (), frontends: int = 2
 ) -> str:
     """A complete graph for `check`, `up --engine mocker`, `simulate` and `helm install -f`."""
-    lines = [
-        *(f"# {line}".rstrip() for line in header),
-        *_model(request),
-        "",
-        _hardware(request, candidate),
-        "",
-        *_slo(request),
-        "engine:",
-        f"  kind: {ENGINE}",
-        *_environment(request),
-        "  config:",
-        *(f"    {line}" for line in _engine(request, candidate)),
-        "",
-        *_speculation(request, candidate),
-        f"frontend: {{replicas: {frontends}}}  # one serves while another is replaced",
-        "",
-        *_router(candidate),
-        *_pools(candidate),
-        *_transfer(candidate),
-        *_suppressions(request, candidate),
-    ]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    draft = request.draft if candidate.drafts else None
+    sections = {
+        "model": _model(request),
+        "hardware": _hardware(request, candidate),
+        "slo": _flow({key: ms and plain_number(ms) for key, ms in request.slo}),
+        "engine": _engine(request, candidate),
+        "speculation": {
+            "method": "eagle3" if draft else None,
+            "draft_model": draft and draft.model,
+            "draft_tokens": draft and draft.tokens,
+        },
+        "frontend": f"{{replicas: {frontends}}}  # one serves while another is replaced",
+        "router": _router(candidate),
+        **{name: _pool(name, pool) for name, pool in _named_pools(candidate)},
+        "kv_transfer": TRANSFER if candidate.is_disaggregated else None,
+        "checks": {"suppress": _suppressions(request, candidate)},
+    }
+    blocks = (_block(name, value) for name, value in sections.items())
+    comment = "".join(f"{f'# {line}'.rstrip()}\n" for line in header)
+    return comment + "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def prerequisites(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
@@ -73,131 +75,112 @@ def gpus_of_update(candidate: Candidate) -> int:
     return sum(pool.layout.gpus for pool in candidate.pools)
 
 
-def _model(request: PlanRequest) -> Iterator[str]:
-    yield "model:"
-    yield f"  id: {request.model}"
-    if revision := GPT_OSS_REVISION.get(request.model):
-        yield f"  revision: {revision}"
-    yield f"  context_length: {request.context}"
-    if request.shape.is_gpt_oss:
-        yield "  reasoning_parser: gpt_oss"
-        yield "  tool_call_parser: harmony"
-    yield f"  cache: {{pvc: {CLAIM}}}"
-    yield f"  token_secret: {TOKEN_SECRET}"
+def _block(key: str, value: object, indent: str = "") -> str:
+    """YAML of a key and its value, which is YAML or a mapping; empty for None, and for a mapping in
+    which no key has a value."""
+    if not isinstance(value, Mapping):
+        return "" if value is None else f"{indent}{key}: {value}"
+    blocks = [_block(name, inner, f"{indent}  ") for name, inner in value.items()]
+    return "\n".join([f"{indent}{key}:", *filter(None, blocks)]) if any(blocks) else ""
 
 
-def _hardware(request: PlanRequest, candidate: Candidate) -> str:
-    gpu = request.gpu
-    fields = [f"gpu: {gpu.name}", f"gpus_per_node: {gpu.gpus_per_node}", f"nodes: {request.nodes}"]
-    if candidate.is_disaggregated:
-        fields.append(f"fabric: {_fabric(request)}")
-    if request.gpu_hour_price:
-        fields.append(f"gpu_hour_price: {plain_number(request.gpu_hour_price)}")
-    return f"hardware: {{{', '.join(fields)}}}"
+def _flow(keys: Mapping[str, object]) -> str | None:
+    """A mapping on one line, with the keys that have a value."""
+    entries = [f"{key}: {value}" for key, value in keys.items() if value is not None]
+    return f"{{{', '.join(entries)}}}" if entries else None
+
+
+def _model(request: PlanRequest) -> Mapping[str, object]:
+    is_gpt_oss = request.shape.is_gpt_oss
+    return {
+        "id": request.model,
+        "revision": GPT_OSS_REVISION.get(request.model),
+        "context_length": request.context,
+        "reasoning_parser": "gpt_oss" if is_gpt_oss else None,
+        "tool_call_parser": "harmony" if is_gpt_oss else None,
+        "cache": f"{{pvc: {CLAIM}}}",
+        "token_secret": TOKEN_SECRET,
+    }
+
+
+def _hardware(request: PlanRequest, candidate: Candidate) -> str | None:
+    price = request.gpu_hour_price
+    return _flow(
+        {
+            "gpu": request.gpu.name,
+            "gpus_per_node": request.gpu.gpus_per_node,
+            "nodes": request.nodes,
+            "fabric": _fabric(request) if candidate.is_disaggregated else None,
+            "gpu_hour_price": plain_number(price) if price else None,
+        }
+    )
 
 
 def _fabric(request: PlanRequest) -> str:
     return "mnnvl" if request.gpu.is_grace else FABRIC
 
 
-def _slo(request: PlanRequest) -> Iterator[str]:
-    limits = {k: v for k, v in request.slo.model_dump().items() if v is not None}
-    if limits:
-        entries = (f"{key}: {plain_number(value)}" for key, value in limits.items())
-        yield f"slo: {{{', '.join(entries)}}}"
-        yield ""
+def _engine(request: PlanRequest, candidate: Candidate) -> Mapping[str, object]:
+    is_gpt_oss = request.shape.is_gpt_oss
+    is_mxfp8 = is_gpt_oss and request.gpu.is_blackwell
+    backend = "TRTLLM" if request.gpu.is_blackwell else "TRITON"
+    activations = "W4A8_MXFP4_MXFP8  # MXFP8 activations, Blackwell only"
+    cache = "{dtype: fp8}  # 36 KiB per token instead of 72; equal in all pools"
+    transfer = "{transceiver_runtime: PYTHON}  # equal in both pools; each server decides `auto`"
+    return {
+        "kind": ENGINE,
+        "env": {
+            "OVERRIDE_QUANT_ALGO": activations if is_mxfp8 else None,
+            "TRTLLM_ENABLE_PDL": '"1"  # programmatic dependent launch',
+        },
+        "config": {
+            "moe_config": f"{{backend: {backend}}}" if is_gpt_oss else None,
+            "stream_interval": "1  # higher values lose tool calls (dynamo#6664)",
+            "enable_chunked_prefill": "true  # inputs may be longer than max_num_tokens",
+            "kv_cache_config": cache if is_mxfp8 else None,
+            "cache_transceiver_config": transfer if candidate.is_disaggregated else None,
+        },
+    }
 
 
-def _environment(request: PlanRequest) -> Iterator[str]:
-    yield "  env:"
-    if request.shape.is_gpt_oss and request.gpu.is_blackwell:
-        yield "    OVERRIDE_QUANT_ALGO: W4A8_MXFP4_MXFP8  # MXFP8 activations, Blackwell only"
-    yield '    TRTLLM_ENABLE_PDL: "1"  # programmatic dependent launch'
+def _router(candidate: Candidate) -> str | None:
+    mode = None if candidate.router == "kv" else candidate.router
+    changes = {key: shown(value) for key, value in candidate.settings.changes.items()}
+    return _flow({"mode": mode, **changes})
 
 
-def _engine(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
-    if request.shape.is_gpt_oss:
-        backend = "TRTLLM" if request.gpu.is_blackwell else "TRITON"
-        yield f"moe_config: {{backend: {backend}}}"
-    yield "stream_interval: 1  # higher values lose tool calls (dynamo#6664)"
-    yield "enable_chunked_prefill: true  # inputs may be longer than max_num_tokens"
-    if request.shape.is_gpt_oss and request.gpu.is_blackwell:
-        yield "kv_cache_config: {dtype: fp8}  # 36 KiB per token instead of 72; equal in all pools"
-    if candidate.is_disaggregated:
-        yield "# Equal in both pools; `auto` decides in each server separately."
-        yield "cache_transceiver_config: {transceiver_runtime: PYTHON}"
+def _named_pools(candidate: Candidate) -> Iterator[tuple[str, PoolCandidate]]:
+    yield from (("prefill", pool) for pool in candidate.prefill)
+    yield "decode" if candidate.is_disaggregated else "worker", candidate.worker
 
 
-def _speculation(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
-    if candidate.drafts and (draft := request.draft):
-        yield "speculation:"
-        yield "  method: eagle3"
-        yield f"  draft_model: {draft.model}"
-        yield f"  draft_tokens: {draft.tokens}"
-        yield ""
+def _pool(name: str, pool: PoolCandidate) -> Mapping[str, object]:
+    layout, is_prefill = pool.layout, name == "prefill"
+    has_ranks = layout.gpus > 1 and layout.attention_dp
+    graphs = PREFILL_GRAPHS if is_prefill else min(pool.batch, MAX_GRAPH_BATCH)
+    return {
+        "replicas": pool.replicas,
+        "gpus": layout.gpus,
+        "shared_memory": "80Gi",
+        "config": {
+            "moe_expert_parallel_size": layout.ep if layout.ep > 1 else None,
+            "enable_attention_dp": "true  # each GPU has its own sequences" if has_ranks else None,
+            "max_batch_size": pool.batch,
+            "max_num_tokens": pool.step,
+            "kv_cache_config": f"{{free_gpu_memory_fraction: {FRACTIONS[name]}}}",
+            "cuda_graph_config": f"{{enable_padding: true, max_batch_size: {graphs}}}",
+            # The drain of prefill workers reads these metrics.
+            "enable_iter_perf_stats": None if is_prefill else "false",
+        },
+    }
 
 
-def _router(candidate: Candidate) -> Iterator[str]:
-    fields = [] if candidate.router == "kv" else [f"mode: {candidate.router}"]
-    fields += [f"{key}: {shown(value)}" for key, value in candidate.settings.changes.items()]
-    if fields:
-        yield f"router: {{{', '.join(fields)}}}"
-        yield ""
-
-
-def _pools(candidate: Candidate) -> Iterator[str]:
-    if not candidate.is_disaggregated:
-        yield from _pool("worker", candidate.worker)
-        return
-    yield from _pool("prefill", candidate.prefill[0])
-    yield from _pool("decode", candidate.worker)
-
-
-def _pool(name: str, pool: PoolCandidate) -> Iterator[str]:
-    yield f"{name}:"
-    yield f"  replicas: {pool.replicas}"
-    yield f"  gpus: {pool.layout.gpus}"
-    yield "  shared_memory: 80Gi"
-    yield "  config:"
-    for line in _parallel(pool.layout):
-        yield f"    {line}"
-    graphs = PREFILL_GRAPHS if name == "prefill" else min(pool.batch, MAX_GRAPH_BATCH)
-    yield f"    max_batch_size: {pool.batch}"
-    yield f"    max_num_tokens: {pool.step}"
-    yield f"    kv_cache_config: {{free_gpu_memory_fraction: {FRACTIONS[name]}}}"
-    yield f"    cuda_graph_config: {{enable_padding: true, max_batch_size: {graphs}}}"
-    if name != "prefill":  # the drain of prefill workers reads these metrics
-        yield "    enable_iter_perf_stats: false"
-    yield ""
-
-
-def _parallel(layout: Layout) -> Iterator[str]:
-    if layout.gpus == 1:
-        return
-    if layout.ep > 1:
-        yield f"moe_expert_parallel_size: {layout.ep}"
-    if layout.attention_dp:
-        yield "enable_attention_dp: true  # each GPU has its own sequences"
-
-
-def _transfer(candidate: Candidate) -> Iterator[str]:
-    if candidate.is_disaggregated:
-        yield "kv_transfer:"
-        yield "  backend: nixl  # DEFAULT failed with 4 + 4 workers on one host"
-        yield "  timeout_ms: 600000  # 60 s is too short for long inputs (dynamo#10671)"
-        yield ""
-
-
-def _suppressions(request: PlanRequest, candidate: Candidate) -> Iterator[str]:
+def _suppressions(request: PlanRequest, candidate: Candidate) -> Mapping[str, object]:
     """Suppresses what `check` would find in the choice itself."""
-    suppressed = {}
-    if candidate.router != "kv" and candidate.pools[0].replicas > 1:
-        suppressed["PS504"] = f"{candidate.router} was better in the replays of the plan"
-    if not can_roll(request, candidate):
-        suppressed["PS803"] = (
-            "add a node before an update, or stop the graph; too few GPUs are free"
-        )
-    if suppressed:
-        yield "checks:"
-        yield "  suppress:"
-        yield from (f"    {rule}: {why}" for rule, why in suppressed.items())
+    is_other_mode = candidate.router != "kv" and candidate.pools[0].replicas > 1
+    better = f"{candidate.router} was better in the replays of the plan"
+    too_few = "add a node before an update, or stop the graph; too few GPUs are free"
+    return {
+        "PS504": better if is_other_mode else None,
+        "PS803": None if can_roll(request, candidate) else too_few,
+    }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from pydantic import computed_field
+
 from penstock.graph.slo import Slo
 from penstock.plan.request import PlanRequest
+from penstock.reports.json_document import Document
 from penstock.simulate.accuracy import WIDEST, is_known, no_points, row_intervals
 from penstock.simulate.interval import COVERAGE
 from penstock.simulate.metrics import steady_requests
@@ -15,71 +18,79 @@ from penstock.simulate.study import Row
 from penstock.simulate.window import ServedRequest, percentile
 from penstock.text.numbers import significant
 
-TTFT, ITL, END_TO_END = "TTFT", "ITL", "end-to-end latency"
 PREDICTED = {"ttft": 1.0, "itl": 1.0}  # by the metric of an interval: factors of the prediction
-# Of each part of the SLO: the metrics whose intervals widen it.
-METRICS_OF = {TTFT: ("ttft",), ITL: ("itl",), END_TO_END: ("ttft", "itl")}
+TTFT, ITL = "TTFT", "ITL"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Margin:
-    """One part of the SLO, in milliseconds."""
+@dataclass(frozen=True)
+class Part:
+    """A latency that an SLO can limit."""
 
     name: str
+    field: str  # of `Slo`
+    metrics: tuple[str, ...]  # whose factors change it
+    ms: Callable[[ServedRequest, Mapping[str, float]], float]  # of a request, with these factors
+
+
+PARTS = (
+    Part(TTFT, "ttft_ms", ("ttft",), lambda r, factors: r.ttft_ms * factors["ttft"]),
+    Part(ITL, "itl_ms", ("itl",), lambda r, factors: (r.itl_ms or 0.0) * factors["itl"]),
+    Part(
+        "end-to-end latency",
+        "e2e_ms",
+        ("ttft", "itl"),
+        lambda r, factors: r.ttft_ms * factors["ttft"] + (r.ended_ms - r.first_ms) * factors["itl"],
+    ),
+)
+
+
+class Margin(Document):
+    """One latency of the SLO."""
+
+    name: str
+    """Latency that the SLO limits."""
     limit: float
-    predicted: float  # percentile of the requests that must meet the limit
-    highest: float | None  # upper end of its interval; None: no measured points are near
+    """Limit of the SLO in ms."""
+    predicted: float
+    """Predicted percentile of the requests that must meet the limit, in ms."""
+    highest: float | None
+    """Upper end of the interval of the prediction in ms; null without measured points near it."""
 
     def counted(self, request: PlanRequest) -> float:
         """What must be within the limit: with `--confidence`, the upper end of the interval."""
         return self.highest if request.confidence and self.highest else self.predicted
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def is_met(self) -> bool:
+        """Whether the upper end of the interval is within the limit."""
         return self.highest is not None and self.highest <= self.limit
 
 
 def latencies(
     row: Row, slo: Slo, share: float, factors: Mapping[str, float] = PREDICTED
-) -> Iterator[tuple[str, float, float]]:
-    """(name, limit in ms, percentile ``share`` in ms) of each part of the SLO, the median over the
-    seeds. ``factors``: as in `part_values`."""
-    seeds = [part_values(steady_requests(result), factors) for result in row.results]
-    limits = {TTFT: slo.ttft_ms, ITL: slo.itl_ms, END_TO_END: slo.e2e_ms}
-    for name, limit in limits.items():
-        if limit is not None and all(name in values for values in seeds):
-            yield name, limit, median(percentile(values[name], share) for values in seeds)
-
-
-def part_values(
-    requests: Sequence[ServedRequest], factors: Mapping[str, float]
-) -> dict[str, list[float]]:
-    """Part of the SLO → milliseconds of each request.
+) -> Iterator[tuple[Part, float, float]]:
+    """(part, limit in ms, percentile ``share`` in ms) of each part of the SLO, the median over the
+    seeds.
 
     ``factors``: of the time to first token, and of the time after it; a part without its factors is
     left out.
     """
-    ttft, itl = factors.get("ttft"), factors.get("itl")
-    values = {}
-    if ttft is not None:
-        values[TTFT] = [request.ttft_ms * ttft for request in requests]
-    if itl is not None:
-        values[ITL] = [(request.itl_ms or 0.0) * itl for request in requests]
-    if ttft is not None and itl is not None:
-        values[END_TO_END] = [
-            request.ttft_ms * ttft + (request.ended_ms - request.first_ms) * itl
-            for request in requests
-        ]
-    return values
+    seeds = [steady_requests(result) for result in row.results]
+    for part in PARTS:
+        limit = getattr(slo, part.field)
+        if limit is not None and factors.keys() >= set(part.metrics):
+            times = ([part.ms(request, factors) for request in requests] for requests in seeds)
+            yield part, limit, median(percentile(ms, share) for ms in times)
 
 
 def margins(row: Row, slo: Slo, share: float, coverage: float = COVERAGE) -> list[Margin]:
     """``coverage``: share of the measurements that the intervals include."""
     widened = latencies(row, slo, share, highest_factors(row, coverage))
-    highest = {name: ms for name, _, ms in widened}
+    highest = {part: ms for part, _, ms in widened}
     return [
-        Margin(name=name, limit=limit, predicted=predicted, highest=highest.get(name))
-        for name, limit, predicted in latencies(row, slo, share)
+        Margin(name=part.name, limit=limit, predicted=predicted, highest=highest.get(part))
+        for part, limit, predicted in latencies(row, slo, share)
     ]
 
 
@@ -103,7 +114,7 @@ def meets_slo(row: Row, request: PlanRequest, share: float) -> bool:
 
 
 def highest_factors(row: Row, coverage: float) -> dict[str, float]:
-    """The upper ends of the intervals, as factors for `part_values`."""
+    """The upper ends of the intervals, as factors for `latencies`."""
     intervals = row_intervals(row, coverage)
     return {name: intervals[name].high for name in PREDICTED if name in intervals}
 
@@ -127,7 +138,8 @@ def margin_line(row: Row, row_margins: Sequence[Margin], confidence: float | Non
             return f"not known: too few measured points of {' and '.join(missing)} at such a load"
         return f"not known: {no_points(row.replayable)}"
     wide = [name for name, entry in intervals.items() if not (confidence or is_known(entry))]
-    known = [margin for margin in row_margins if not set(wide) & set(METRICS_OF[margin.name])]
+    widened = {part.name for part in PARTS if set(wide) & set(part.metrics)}
+    known = [margin for margin in row_margins if margin.name not in widened]
     above = [margin for margin in known if not margin.is_met]
     if len(known) < len(row_margins) and not above:
         names = " and ".join(name.upper() for name in PREDICTED if name in wide)

@@ -13,7 +13,8 @@ from penstock.plan.margin import shown_ms, worst_margins
 from penstock.plan.planning import NoPlan
 from penstock.plan.report import counts, objective_line, slo_text, table_width, upper_end
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.trials import Limit, Score, Trial, score_of
+from penstock.plan.sensitivity import nearness
+from penstock.plan.trials import Limit, Trial, score_of
 from penstock.reports.text import table_lines
 from penstock.simulate.report import rejected, table_of
 from penstock.text.numbers import count_of
@@ -74,9 +75,9 @@ def _is_short_trace(result: NoPlan, attain: float) -> bool:
 def _alternatives(result: NoPlan, load_argument: Callable[[float], str]) -> str:
     ways = []
     if result.miss is not None:
-        flags = {"ttft_ms": "--ttft", "itl_ms": "--itl", "e2e_ms": "--e2e"}
         possible, requested = result.miss.slo.model_dump(), result.request.slo.model_dump()
-        arguments = [f"{flags[k]} {_rounded_up(v)}ms" for k, v in possible.items() if v is not None]
+        limits = {field: ms for field, ms in possible.items() if ms is not None}
+        arguments = [f"--{f.removesuffix('_ms')} {_rounded_up(ms)}ms" for f, ms in limits.items()]
         # The latencies of an overloaded graph grow with the length of the replay.
         if possible != requested and all(row.is_served for row in result.miss.trial.rows):
             ways.append(f"{' '.join(arguments)}, which the closest graph meets")
@@ -93,27 +94,38 @@ def _rounded_up(ms: float) -> str:
     return f"{-(-ms // 1):.0f}" if ms >= 10 else f"{-(-ms * 10 // 1) / 10:g}"
 
 
+def best_first(
+    measured: Sequence[Trial], objective: Objective, closest: Trial | None = None
+) -> list[Trial]:
+    """The trial of each replayed graph; of those that miss the SLO, the nearest first.
+
+    ``closest``: comes before all others, which were nearer in short replays at most.
+    """
+    score = score_of(objective)
+
+    def rank(trial: Trial) -> tuple[bool, tuple[float, ...]]:
+        return trial.meets_slo, score(trial) if trial.meets_slo else nearness(trial)
+
+    best = sorted(surest_trials(measured, objective), key=rank, reverse=True)
+    if closest is None:
+        return best
+    return [closest, *(trial for trial in best if trial.candidate != closest.candidate)]
+
+
 def partial_lines(
-    measured: Sequence[Trial],
+    best: Sequence[Trial],
     request: PlanRequest,
     attain: float,
     budget: int | None,
     width: int | None = None,
     why: str = "interrupted",
 ) -> Iterator[str]:
-    """The best of the trials of a search that was ended, best first. ``why``: what ended it."""
-    surest = surest_trials(measured, request.objective)
-    score = score_of(request.objective)
-    best = sorted(surest, key=lambda t: (t.meets_slo, *_score(t, score)), reverse=True)
+    """``best``: the trials of a search that was ended, best first. ``why``: what ended it."""
     most = "" if budget is None else f", at most {budget} replays"
-    count = count_of(len(surest), "candidate")
+    count = count_of(len(best), "candidate")
     yield f"partial result: {why} after {count}{most}; no recommendation"
     if best:
         yield f"SLO: {objective_line(request, attain)}"
         table = table_of([trial.row for trial in best[:PARTIAL_ROWS]])
         yield from table_lines(table, table_width(width))
         yield "best first; further replays may change the order"
-
-
-def _score(trial: Trial, score: Score) -> tuple[float, ...]:
-    return score(trial) if trial.meets_slo else (trial.goodput,)

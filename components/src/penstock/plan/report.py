@@ -6,14 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from penstock.errors import SimulationError
-from penstock.plan.charts import cost_chart, pareto_chart, sensitivity_chart
-from penstock.plan.evidence import Replayed, cost_per_million, loss_name, neighbors, replayed
+from penstock.plan.charts import cost_chart, pareto_chart
+from penstock.plan.evidence import (
+    Replayed,
+    cost_per_million,
+    first_answer,
+    loss_name,
+    neighbors,
+    replayed,
+    surest_trials,
+)
 from penstock.plan.margin import Margin, margin_line, meets_slo, shown_ms, worst_margins
 from penstock.plan.planning import NoPlan, Plan
 from penstock.plan.request import METHOD, Objective, PlanRequest
 from penstock.plan.search import SCALE_STEP
 from penstock.plan.sensitivity import Comparison
-from penstock.plan.space import BATCHES, STEPS
+from penstock.plan.space import BATCHES, KINDS, STEPS
 from penstock.plan.trials import TIE, Limit, Trial, in_order, score_of
 from penstock.reports.model import (
     Figure,
@@ -72,7 +80,8 @@ def table_width(width: int | None) -> int:
 
 
 def report_of(plan: Plan, attain: float, measured: Sequence[Trial] = ()) -> Report:
-    """``measured``: all replays of the search, for the page; empty for text."""
+    """``measured``: all replays of the search, in order of time; without them, the report has
+    neither the sections about them nor the first answer."""
     rows = [trial.row for trial in best_trials(plan)]
     requests = [f"{row.requests:,}" for row in rows]
     return Report(
@@ -83,14 +92,15 @@ def report_of(plan: Plan, attain: float, measured: Sequence[Trial] = ()) -> Repo
         sections=[
             Section("", [Figures(list(_figures(plan, attain)))], is_detail=True),
             Section("Best graphs", [table_of(marked(rows), {"requests": requests})]),
-            Section("Reasons", [Notes(list(_reasons(plan, attain)))]),
+            Section("Reasons", [Notes(list(_reasons(plan, attain, measured)))]),
             *(_details(plan, measured, attain) if measured else ()),
         ],
     )
 
 
-def _reasons(plan: Plan, attain: float) -> Iterator[str]:
+def _reasons(plan: Plan, attain: float, measured: Sequence[Trial]) -> Iterator[str]:
     yield f"SLO: {objective_line(plan.request, attain)}"
+    yield from _first_answer(plan, attain, measured)
     if plan.is_late:
         yield LATE
     for label, text in _statements(plan, attain):
@@ -109,13 +119,44 @@ def _reasons(plan: Plan, attain: float) -> Iterator[str]:
         yield f"accuracy, {trial.candidate}: {accuracy_line(trial.row)}"
 
 
+def first_answer_line(trial: Trial, objective: Objective) -> str:
+    """What `plan` prints before it confirms a graph. ``trial``: as `first_answer` selects it."""
+    reached = {
+        Objective.COST: count_of(trial.candidate.gpus, "GPU"),
+        Objective.THROUGHPUT: _rate(trial),
+        Objective.INTERACTIVITY: _user_rate(trial),
+    }
+    share = f"{trial.goodput:.1%} of {trial.row.requests:,} requests met the SLO"
+    return f"first answer (not yet confirmed; {share}): {trial.candidate}, {reached[objective]}"
+
+
+def _first_answer(plan: Plan, attain: float, measured: Sequence[Trial]) -> Iterator[str]:
+    """Why the first answer is not recommended."""
+    winner, objective = plan.winner, plan.request.objective
+    first = first_answer(measured, objective)
+    if first is None or first.candidate == winner.candidate:
+        return
+    decided = {trial.candidate: trial for trial in surest_trials(measured, objective)}
+    trial = decided[first.candidate]
+    if trial.meets_slo:
+        is_tie = _is_tie(winner, trial, objective)
+        why = "is as good" if is_tie else _compared(winner, trial, objective)
+        yield f"first answer: {first.candidate}, which {why}"
+        return
+    worst = min(trial.rows, key=lambda row: row.goodput or 0.0)
+    state = ", with one worker fewer" if trial.losses else ""
+    line = _changed_line(worst, plan.request, attain)
+    yield f"first answer: {first.candidate}: in a longer replay{state}: {line}"
+
+
 def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
     """What the report and the header of the graph state about the recommendation."""
     yield "aggregated or disaggregated", kind_line(plan)
     if as_good := "; ".join(ties(plan)):
         yield "as good", as_good
     yield "router", plan.routing.reason
-    yield from (("speculation", line) for line in speculation(plan))
+    if used := speculation(plan):
+        yield "speculation", used
     yield from (("availability", line) for line in availability(plan, attain))
     yield "headroom", _headroom(plan, attain)
     yield "margin", _margin(plan, attain)
@@ -213,8 +254,7 @@ def reason(plan: Plan) -> str:
 def kind_line(plan: Plan) -> str:
     """Why the winner is better than the best graph of the other kind, in one sentence."""
     winner, other = plan.winner, _other(plan)
-    kinds = ("aggregated", "disaggregated")
-    kind = kinds[not winner.candidate.is_disaggregated]
+    own, kind = KINDS[::-1] if winner.candidate.is_disaggregated else KINDS
     if other is None and plan.unfinished:
         return _unfinished(plan)
     if other is None:
@@ -224,7 +264,6 @@ def kind_line(plan: Plan) -> str:
     if first is not winner or _is_tie(winner, other, objective):
         verdict = f"as good as the best {kind} graph"
     else:
-        own = kinds[winner.candidate.is_disaggregated]
         verdict = f"{own} is better here than the best {kind} graph"
     return f"{verdict} ({other.candidate}), which {_compared(winner, other, objective)}"
 
@@ -279,10 +318,11 @@ def _rate(trial: Trial) -> str:
     return f"{significant(trial.request_rate)} requests/s, {trial.gpu_rate:,.0f} tok/s/GPU"
 
 
-def speculation(plan: Plan) -> Iterator[str]:
-    """What speculative decoding is assumed to accept and what it changes, if it was considered."""
+def speculation(plan: Plan) -> str:
+    """What speculative decoding is assumed to accept and what it changes; empty if it was not
+    considered."""
     if (draft := plan.request.draft) is None:
-        return
+        return ""
     rates = ", ".join(limit_text(rate) for rate in draft.rates)
     winner, other = plan.winner, plan.other_decoding
     used, kind = ("", "without") if winner.candidate.drafts else (" is not used", "with")
@@ -292,7 +332,7 @@ def speculation(plan: Plan) -> Iterator[str]:
         figure = _rate(other) if is_rate else _user_rate(other)
         best = f"the best replayed graph {kind} {METHOD} ({other.candidate}) has {_gpus(other)}"
         best += f" and {figure}" if is_rate or other.user_rate else ""
-    yield f"{METHOD}{used} (draft model {draft.model}, assumed acceptance rates {rates}); {best}"
+    return f"{METHOD}{used} (draft model {draft.model}, assumed acceptance rates {rates}); {best}"
 
 
 def headroom(plan: Plan, attain: float) -> Iterator[str]:
@@ -367,7 +407,7 @@ def disaggregation(plan: Plan) -> str:
     complete = [
         compared for compared in plan.compared if compared.disaggregated and compared.aggregated
     ]
-    met = [compared for compared in complete if _is_met(compared)]
+    met = [compared for compared in complete if compared.is_met]
     favoring = [compared for compared in met if compared.favors_disaggregated]
     if not complete:
         limit = Limit.TIME if plan.is_late else Limit.REPLAYS
@@ -375,7 +415,7 @@ def disaggregation(plan: Plan) -> str:
     assert complete[0].disaggregated
     assert complete[0].aggregated
     pair = f"{complete[0].disaggregated.candidate} compared with {complete[0].aggregated.candidate}"
-    missed = [compared for compared in complete if not _is_met(compared)]
+    missed = [compared for compared in complete if not compared.is_met]
     end = f"; at scale {_scales(missed)} both miss the SLO" if missed else ""
     unknown = [compared for compared in plan.compared if compared.favors_disaggregated is None]
     why = "one or both graphs were not replayed"
@@ -391,17 +431,10 @@ def disaggregation(plan: Plan) -> str:
 def _unfinished(plan: Plan) -> str:
     """Why it is not known whether a graph of the other family meets the SLO."""
     ((is_disaggregated, limit),) = plan.unfinished.items()
-    kind = "disaggregated" if is_disaggregated else "aggregated"
+    kind = KINDS[is_disaggregated]
     if limit is Limit.TIME:
         return f"{limit} ended the search before {kind} graphs were evaluated; raise it"
     return f"there were too few replays to evaluate {kind} graphs; raise {limit}"
-
-
-def _is_met(compared: Comparison) -> bool:
-    return any(
-        trial is not None and trial.meets_slo
-        for trial in (compared.disaggregated, compared.aggregated)
-    )
 
 
 def _scales(comparisons: Sequence[Comparison]) -> str:
@@ -466,7 +499,7 @@ def _details(plan: Plan, measured: Sequence[Trial], attain: float) -> Iterator[S
     yield _replays(search, RECOMMENDED)
     yield Section(
         "Sensitivity and loss of a worker",
-        [sensitivity_chart(rows, search), _sensitivity_table(rows)],
+        [_sensitivity_table(rows)],
         is_detail=True,
     )
     yield _neighbors(search, RECOMMENDED)

@@ -15,8 +15,8 @@ from pathlib import Path
 from penstock.errors import InputError, UsageError
 from penstock.files import write_file
 from penstock.graph.slo import Slo
-from penstock.hardware import Gpu, find_gpu
-from penstock.hardware.gpus import gpu_fix
+from penstock.hardware import Gpu
+from penstock.hardware.gpus import requested_gpu
 from penstock.models import ModelShape
 from penstock.models.config import UnknownShapeError, shape_of
 from penstock.plan.traffic import has_shared_prefixes
@@ -81,20 +81,8 @@ def draft_of(
     return Draft(model=draft_id, rates=acceptance[:DRAFT_TOKENS])
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedModel:
-    id: str
-    shape: ModelShape
-    folder: Path  # with its config.json, for `find_model`
-
-    @property
-    def positions(self) -> int:
-        """Tokens of its longest sequence."""
-        return self.shape.positions
-
-
-def planned_model(name: str, scratch: Path) -> PlannedModel:
-    """InputError for a model that was not measured, or whose shape is not known here.
+def planned_model(name: str, scratch: Path) -> tuple[str, ModelShape]:
+    """Its id and shape. InputError for a model that was not measured, or whose shape is not known.
 
     ``scratch``: an empty folder, to which its config.json is written.
     """
@@ -112,7 +100,7 @@ def planned_model(name: str, scratch: Path) -> PlannedModel:
         message = f"the shape of {full} is not known: {error}"
         raise InputError(message, place="--model", fix="Choose another model.") from None
     write_file(scratch / "config.json", text)
-    return PlannedModel(id=full, shape=shape, folder=scratch)
+    return full, shape
 
 
 class Objective(StrEnum):
@@ -194,8 +182,8 @@ def plan_request(
     ``attain``: share of requests that must meet the SLO.
     ``acceptance``: of draft tokens, as `Draft.rates`; None: no speculative decoding.
     """
-    planned = planned_model(model, scratch)
-    known = _measured_gpu(gpu)
+    model, shape = planned_model(model, scratch)
+    known = requested_gpu(gpu, list(SYSTEMS), "was not measured")
     _check(loaded, gpus, slo, objective)
     if survives_loss:
         min_replicas = max(min_replicas, REDUNDANT)
@@ -206,37 +194,29 @@ def plan_request(
         raise _refused("--min-replicas", message, "Lower it, or raise --gpus.")
     if confidence is not None:
         _check_confidence(confidence, has_draft=acceptance is not None)
-        _require_intervals(slo, family(planned.id), known)
+        _require_intervals(slo, family(model), known)
     sampled = loaded.with_workload(for_means(loaded.workload))
     requests = [request for seed in range(SEEDS) for request in sampled.requests(seed)]
     if not any(request.output_tokens > 1 for request in requests):
         _check_single_tokens(loaded.name, slo, objective)
-    longest = _longest(loaded, [request.tokens for request in requests], planned, attain)
+    lengths = [request.tokens for request in requests]
+    longest = _longest(loaded, lengths, model, shape.positions, attain)
     return PlanRequest(
-        model=planned.id,
-        shape=planned.shape,
-        folder=planned.folder,
+        model=model,
+        shape=shape,
+        folder=scratch,
         gpu=known,
         gpus=gpus,
         slo=slo,
         objective=objective,
-        context=min(_context(longest), planned.positions),
+        context=min(_context(longest), shape.positions),
         shares_prefixes=has_shared_prefixes(loaded.requests(0)),
         gpu_hour_price=gpu_hour_price,
         min_replicas=min_replicas,
         survives_loss=survives_loss,
         confidence=confidence,
-        draft=draft_of(planned.id, draft_model, acceptance),
+        draft=draft_of(model, draft_model, acceptance),
     )
-
-
-def _measured_gpu(text: str) -> Gpu:
-    """The GPU of a name in any case. UsageError for one without measured kernels."""
-    gpu = find_gpu(text)
-    if gpu is not None and gpu.name in SYSTEMS:
-        return gpu
-    _, fix = gpu_fix(text, list(SYSTEMS))
-    raise _refused("--gpu", f"{text} was not measured", fix)
 
 
 def _check(loaded: LoadedWorkload, gpus: int, slo: Slo, objective: Objective) -> None:
@@ -290,22 +270,23 @@ def _refused(place: str, message: str, fix: str) -> UsageError:
 
 
 def _longest(
-    loaded: LoadedWorkload, lengths: Sequence[int], model: PlannedModel, attain: float
+    loaded: LoadedWorkload, lengths: Sequence[int], model: str, positions: int, attain: float
 ) -> int:
-    """Tokens of the longest request that the model takes. The engines reject others of a trace;
-    UsageError for others of a sampled workload, and for so many that the SLO is out of reach."""
-    fitting = [length for length in lengths if length <= model.positions]
+    """Tokens of the longest request, of those that ``model`` takes with its ``positions``. The
+    engines reject others of a trace; UsageError for others of a sampled workload, and for so many
+    that the SLO is out of reach."""
+    fitting = [length for length in lengths if length <= positions]
+    fix = "Shorten the requests, or use another model."
     if loaded.workload.trace is None and len(fitting) < len(lengths):
-        longest, takes = max(lengths), f"{model.id} takes {model.positions}"
-        message = f"a request of {loaded.name} has {longest} tokens; {takes}"
-        raise _refused("--workload", message, "Shorten the requests, or use another model.")
+        message = f"a request of {loaded.name} has {max(lengths)} tokens; {model} takes {positions}"
+        raise _refused("--workload", message, fix)
     if len(fitting) < max(1, attain * len(lengths)):
         share = 1 - len(fitting) / len(lengths)
         message = (
-            f"{share:.1%} of the requests of {loaded.name} are longer than the {model.positions} "
-            f"tokens that {model.id} takes, so {attain * 100:.4g}% cannot meet the SLO"
+            f"{share:.1%} of the requests of {loaded.name} are longer than the {positions} "
+            f"tokens that {model} takes, so {attain * 100:.4g}% cannot meet the SLO"
         )
-        raise _refused("--workload", message, "Shorten the requests, or use another model.")
+        raise _refused("--workload", message, fix)
     return max(fitting)
 
 

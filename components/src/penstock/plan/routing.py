@@ -22,7 +22,6 @@ from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid
 from penstock.tune.tuning import (
     MIN_REQUESTS,
     MIN_SEEDS,
-    Tuning,
     indifference,
     most_replays,
     parts_of,
@@ -40,33 +39,10 @@ TUNING_SHARE = 0.7  # of `--replays`: replays of the settings, in addition to it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescue:
-    """A graph that meets the SLO only with another router mode or other settings than Dynamo's."""
-
-    default: Trial  # misses it
-    trial: Trial
-
-
-@dataclass(frozen=True, kw_only=True)
 class Routing:
-    """Why the winner has its router settings: one of the three."""
+    """The router settings of the winner, and why it has them."""
 
-    rescue: Rescue | None = None
-    tuning: Tuning | None = None
-    kept: str = ""  # the default, and why
-
-    @property
-    def reason(self) -> str:
-        """The settings, and why."""
-        if self.rescue:
-            rescued, default = self.rescue.trial, self.rescue.default
-            is_kv = rescued.candidate.router == "kv"
-            how = str(rescued.candidate.settings) if is_kv else f"{rescued.candidate.router} mode"
-            return (
-                f"{how}: {rescued.goodput:.1%} of requests meet the SLO; in kv mode with Dynamo's "
-                f"default settings, only {default.goodput:.1%}"
-            )
-        return recommendation(self.tuning) if self.tuning else self.kept
+    reason: str = ""
 
 
 def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Trial | None, Routing]:
@@ -78,16 +54,15 @@ def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Tri
     objective = trials.deployments.request.objective
     met = in_order([family.best for family in families if family.best], objective)
     winner = met[0] if met else None
-    rescue = _rescue(trials, winner)
-    if rescue is not None:
-        families[rescue.trial.candidate.is_disaggregated].best = rescue.trial
-        return rescue.trial, Routing(rescue=rescue)
-    if winner is None:
+    if rescue := _rescue(trials, winner):
+        trial, reason = rescue
+    elif winner is None:
         return None, Routing()
-    trial, routing = _tuned(trials, winner, budget)
-    trial = _with_fewest(trials, trial)
+    else:
+        trial, reason = _tuned(trials, winner, budget)
+        trial = _with_fewest(trials, trial)
     families[trial.candidate.is_disaggregated].best = trial
-    return trial, routing
+    return trial, Routing(reason=reason)
 
 
 def _with_fewest(trials: Trials, winner: Trial) -> Trial:
@@ -101,8 +76,9 @@ def _with_fewest(trials: Trials, winner: Trial) -> Trial:
     return _with_fewest(trials, better) if better else winner
 
 
-def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:
-    """A graph that misses the SLO with Dynamo's router settings, and meets it with others.
+def _rescue(trials: Trials, winner: Trial | None) -> tuple[Trial, str] | None:
+    """A graph that misses the SLO with Dynamo's router settings and meets it with another mode or
+    other settings, which the text names.
 
     ``winner``: of those that meet it with the default, than which the graph must be better.
     """
@@ -114,7 +90,12 @@ def _rescue(trials: Trials, winner: Trial | None) -> Rescue | None:
         candidates.append(replace(missed.candidate, router="round-robin"))
         trials.left = max(trials.left, len(candidates))
         if best := best_of(trials, candidates, winner):
-            return Rescue(default=missed, trial=best)
+            is_kv = best.candidate.router == "kv"
+            how = str(best.candidate.settings) if is_kv else f"{best.candidate.router} mode"
+            return best, (
+                f"{how}: {best.goodput:.1%} of requests meet the SLO; in kv mode with Dynamo's "
+                f"default settings, only {missed.goodput:.1%}"
+            )
     return None
 
 
@@ -138,7 +119,9 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
         if not trial.row.replayable.router.is_tunable:
             return False
         reached = latencies(trial.row, request.slo, attain)
-        return all(ms <= limit * (1 if name == ITL else FARTHEST) for name, limit, ms in reached)
+        return all(
+            ms <= limit * (1 if part.name == ITL else FARTHEST) for part, limit, ms in reached
+        )
 
     def would_win(trial: Trial) -> bool:
         return winner is None or in_order([winner, trial], request.objective)[0] is trial
@@ -147,33 +130,33 @@ def _near_misses(trials: Trials, winner: Trial | None) -> list[Trial]:
     return sorted(near, key=lambda trial: (-trial.goodput, trial.candidate.order))
 
 
-def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, Routing]:
+def _tuned(trials: Trials, winner: Trial, budget: int) -> tuple[Trial, str]:
     """The winner with the router settings that `tune` recommends for it, and why."""
     ((_, deployment),) = trials.deployments.of([winner.candidate])
     loaded = trials.study.workload.at_scale(winner.row.scale, min_requests=MIN_REQUESTS)
     indifferent = indifference(winner.row, possible_hits_of(winner.row, loaded))
     if why := _not_tunable(trials, deployment, budget, indifferent):
-        return winner, Routing(kept=f"{KEPT}: {why}")
+        return winner, f"{KEPT}: {why}"
     try:
         parts = parts_of(loaded, trials.study.replays, MIN_SEEDS)
     except SimulationError as error:  # a short trace
-        return winner, Routing(kept=f"{KEPT}: {error.problems[0].message}")
+        return winner, f"{KEPT}: {error.problems[0].message}"
     tuning = trials.in_time(
         lambda: tune(
             deployment, parts, MIN_SEEDS, lambda text, *_: trials.say(f"router, {text}", 0)
         )
     )
     if tuning is None:
-        return winner, Routing(kept=f"{KEPT}: {LATE}")
+        return winner, f"{KEPT}: {LATE}"
     trials.replays += tuning.replays
     if not tuning.is_changed:
-        return winner, Routing(tuning=tuning)
+        return winner, recommendation(tuning)
     candidate = replace(winner.candidate, settings=tuning.recommended)
     trial = _replayed(trials, candidate, winner)
     if trial is None or not _is_as_good(trial, winner, trials.deployments.request.objective):
         missed = f"with {tuning.recommended}, the graph misses the SLO or is slower for users"
-        return winner, Routing(kept=f"{KEPT}: {missed}")
-    return trial, Routing(tuning=tuning)
+        return winner, f"{KEPT}: {missed}"
+    return trial, recommendation(tuning)
 
 
 def _not_tunable(trials: Trials, deployment: Replayable, budget: int, indifferent: str) -> str:

@@ -15,13 +15,11 @@ from typing import TypeVar
 
 from penstock.errors import InputError
 from penstock.graph.slo import Slo
-from penstock.plan.margin import END_TO_END, ITL, PREDICTED, TTFT, highest_factors, part_values
+from penstock.plan.margin import PREDICTED, highest_factors, latencies
 from penstock.plan.space import Candidate
 from penstock.plan.trials import TIE, Trial, Trials, TrialSpec
-from penstock.simulate.metrics import steady_requests
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import SEEDS, Row
-from penstock.simulate.window import percentile
 from penstock.workload.load import Change
 from penstock.workload.request import double_inputs, without_shared_prefixes
 
@@ -44,6 +42,11 @@ class Comparison:
     # None: no replay was left.
     disaggregated: Trial | None
     aggregated: Trial | None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether at least one of the replayed graphs meets the SLO."""
+        return any(trial and trial.meets_slo for trial in (self.disaggregated, self.aggregated))
 
     @property
     def favors_disaggregated(self) -> bool | None:
@@ -226,14 +229,18 @@ def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
     tried = [trial for trial in trials.known if trial.row.scale == 1.0]
     if not tried:
         return None
-    # Losses are replayed only of a graph that otherwise meets the SLO.
-    best = max(tried, key=lambda trial: (bool(trial.losses), trial.goodput, trial.user_rate))
-    best = trials.with_losses(trials.confirmed(best))
+    best = trials.with_losses(trials.confirmed(max(tried, key=nearness)))
     possible = slo
     if best.losses.keys() == trials.losses_of(best.candidate).keys():
         for row in best.rows:
             possible = _met_by(trials, row, possible)
     return Miss(trial=best, slo=possible, scale=_lower(trials, best))
+
+
+def nearness(trial: Trial) -> tuple[float, ...]:
+    """A sort key: how near a trial that misses the SLO is to it. Losses are replayed only of a
+    graph that otherwise meets it."""
+    return bool(trial.losses), trial.goodput, trial.user_rate
 
 
 def _lower(trials: Trials, best: Trial) -> float | None:
@@ -253,13 +260,6 @@ def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
     """
     confidence = trials.deployments.request.confidence
     factors = highest_factors(row, confidence) if confidence else PREDICTED
-    requests = [request for result in row.results for request in steady_requests(result)]
-    share = (1 + trials.study.attain) / 2
-    parts = {"ttft_ms": TTFT, "itl_ms": ITL, "e2e_ms": END_TO_END}
-    values = part_values(requests, factors)
-    limits = {name: limit for name, limit in slo.model_dump().items() if limit is not None}
-    loosened = {}
-    for name, limit in limits.items():
-        needed = percentile(values.get(parts[name], []), share) * LOOSER
-        loosened[name] = max(limit, needed)
+    reached = latencies(row, slo, (1 + trials.study.attain) / 2, factors)
+    loosened = {part.field: max(limit, ms * LOOSER) for part, limit, ms in reached}
     return slo.model_copy(update=loosened)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from penstock.models import ModelShape
 from penstock.plan.request import METHOD, Objective, PlanRequest
@@ -16,6 +17,7 @@ STEPS = (2048, 8192, 16384)
 PREFILL_BATCH, PREFILL_STEP, DECODE_STEP = 64, 16384, 8192
 WIDTHS = (1, 2, 4, 8)
 AGGREGATED = "aggregated"  # the pool of a graph with one pool
+KINDS = (AGGREGATED, "disaggregated")  # of graphs, by `Candidate.is_disaggregated`
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -166,28 +168,18 @@ def _routers(request: PlanRequest) -> tuple[str, ...]:
 
 def _candidates(request: PlanRequest, usable: Sequence[Layout], router: str) -> Iterator[Candidate]:
     for layout in usable:
-        for replicas in _counts(request, layout.gpus):
-            for batch in BATCHES:
-                for step in STEPS:
-                    pool = PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=step)
-                    yield Candidate(prefill=(), worker=pool, router=router)
-    for first in usable:
-        for second in usable:
-            yield from _disaggregated(request, first, second, router)
-
-
-def _disaggregated(
-    request: PlanRequest, first: Layout, second: Layout, router: str
-) -> Iterator[Candidate]:
-    for count in range(1, request.gpus // first.gpus + 1):
-        free = request.gpus - count * first.gpus
-        prefill = PoolCandidate(
-            layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP
-        )
-        for replicas in _counts(request, second.gpus, free):
-            for batch in BATCHES:
+        for replicas, batch, step in product(_counts(request, layout.gpus), BATCHES, STEPS):
+            pool = PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=step)
+            yield Candidate(prefill=(), worker=pool, router=router)
+    for first, layout in product(usable, repeat=2):
+        for count in range(1, request.gpus // first.gpus + 1):
+            prefill = PoolCandidate(
+                layout=first, replicas=count, batch=PREFILL_BATCH, step=PREFILL_STEP
+            )
+            counts = _counts(request, layout.gpus, request.gpus - prefill.gpus)
+            for replicas, batch in product(counts, BATCHES):
                 pool = PoolCandidate(
-                    layout=second, replicas=replicas, batch=batch, step=DECODE_STEP
+                    layout=layout, replicas=replicas, batch=batch, step=DECODE_STEP
                 )
                 yield Candidate(prefill=(prefill,), worker=pool, router=router)
 

@@ -12,8 +12,8 @@ from textwrap import wrap
 
 from penstock.errors import UsageError
 from penstock.graph.slo import Slo
-from penstock.hardware import GPUS, Gpu, find_gpu
-from penstock.hardware.gpus import gpu_fix
+from penstock.hardware import GPUS, Gpu
+from penstock.hardware.gpus import requested_gpu
 from penstock.models.find import find_model
 from penstock.plan.graph_text import can_roll, free_gpus, gpus_of_update, graph_text
 from penstock.plan.request import Objective, PlanRequest
@@ -49,6 +49,14 @@ DESCRIPTIONS = {
     Traffic.AGENTIC: "long conversations with tool calls and shared system prompts",
     Traffic.LATENCY: "few users, the lowest inter-token latency",
     Traffic.BATCH: "the most tokens/s per GPU; latency does not matter",
+}
+
+BATCHES = {  # of a worker in a graph with one pool
+    Traffic.CHAT: 256,
+    Traffic.DOCUMENTS: 64,
+    Traffic.AGENTIC: 128,
+    Traffic.LATENCY: 32,
+    Traffic.BATCH: 256,
 }
 
 
@@ -124,11 +132,7 @@ def find_model_id(text: str) -> str:
 
 def graph_gpu(text: str) -> Gpu:
     """The GPU of a name or a product label. UsageError for one that a graph cannot name."""
-    gpu = find_gpu(text)
-    if gpu is not None and gpu.name in GPU_NAMES:
-        return gpu
-    message, fix = gpu_fix(text, GPU_NAMES)
-    raise UsageError(message, place="--gpu", fix=fix)
+    return requested_gpu(text, GPU_NAMES)
 
 
 def starting_graph(
@@ -147,7 +151,11 @@ def starting_graph(
         message = f"{gpus} × {gpu.name} is too small for {model}"
         fix = f"Use at least {least}, or a GPU with more memory."
         raise UsageError(message, place="--gpus", fix=fix)
-    candidate = _candidate(traffic, gpu, gpus, least, concurrency)
+
+    def candidate_of(count: int) -> Candidate:
+        return _candidate(traffic, gpu, count, least, concurrency)
+
+    candidate = candidate_of(gpus)
     request = PlanRequest(
         model=model,
         shape=find_model(model),
@@ -160,7 +168,7 @@ def starting_graph(
         shares_prefixes=True,
     )
     if not can_roll(request, candidate):
-        candidate = _smaller(request, traffic, least, concurrency) or candidate
+        candidate = _smaller(candidate, request, candidate_of)
     return StartingGraph(
         request=request, candidate=candidate, traffic=traffic, concurrency=concurrency
     )
@@ -169,26 +177,27 @@ def starting_graph(
 def _candidate(
     traffic: Traffic, gpu: Gpu, gpus: int, least: int, concurrency: int | None
 ) -> Candidate:
-    candidate = _LAYOUTS[traffic](gpu, gpus, least)
+    if traffic is Traffic.DOCUMENTS and gpus >= 2 * least:
+        candidate = _disaggregated(gpu, gpus, least)
+    else:
+        candidate = _aggregated(traffic, gpu, gpus, least)
     return candidate if concurrency is None else _limited(candidate, concurrency)
 
 
-def _smaller(
-    request: PlanRequest, traffic: Traffic, least: int, concurrency: int | None
-) -> Candidate | None:
+def _smaller(most: Candidate, request: PlanRequest, of: Callable[[int], Candidate]) -> Candidate:
     """The candidate with the same kinds of workers, but so few that a rolling update has free GPUs.
 
-    None if a pool would have one replica, whose end interrupts the service.
+    ``of``: the candidate for a number of GPUs. ``most`` if a pool would have one replica, whose end
+    interrupts the service.
     """
-    most = _candidate(traffic, request.gpu, request.gpus, least, concurrency)
-    for gpus in range(request.gpus - 1, least - 1, -1):
-        fewer = _candidate(traffic, request.gpu, gpus, least, concurrency)
-        layouts = [pool.layout for pool in fewer.pools]
-        is_alike = layouts == [pool.layout for pool in most.pools]
+    layouts = [pool.layout for pool in most.pools]
+    for gpus in range(request.gpus - 1, sum(layout.gpus for layout in layouts) - 1, -1):
+        fewer = of(gpus)
+        is_alike = [pool.layout for pool in fewer.pools] == layouts
         is_redundant = all(pool.replicas >= MIN_REPLICAS for pool in fewer.pools)
         if is_alike and is_redundant and can_roll(request, fewer):
             return fewer
-    return None
+    return most
 
 
 def _least_gpus(model: str, gpu: Gpu) -> int:
@@ -202,54 +211,28 @@ def _layout(gpu: Gpu, width: int, *, attention_dp: bool = False) -> Layout:
     return Layout(gpus=width, ep=width if has_ep else 1, attention_dp=attention_dp and width > 1)
 
 
-def _pool(layout: Layout, replicas: int, batch: int, step: int = 8192) -> PoolCandidate:
-    return PoolCandidate(layout=layout, replicas=replicas, batch=batch, step=step)
-
-
-def _aggregated(pool: PoolCandidate) -> Candidate:
+def _aggregated(traffic: Traffic, gpu: Gpu, gpus: int, least: int) -> Candidate:
+    """The caches of one pool hold the system prompts and the earlier turns."""
+    width, batch, step, attention_dp = least, BATCHES[traffic], 8192, False
+    if traffic is Traffic.LATENCY:
+        width = _power_of_two(min(gpus, gpu.gpus_per_node))
+    elif traffic is Traffic.BATCH and gpus > 1 and not gpu.is_hopper:
+        # Blackwell: as in the throughput graphs, two GPUs that share experts, not sequences.
+        width, batch, step, attention_dp = 2, 720, 16384, True
+    layout = _layout(gpu, width, attention_dp=attention_dp)
+    pool = PoolCandidate(layout=layout, replicas=gpus // width, batch=batch, step=step)
     return Candidate(prefill=(), worker=pool, router="kv")
 
 
-def _chat(gpu: Gpu, gpus: int, least: int) -> Candidate:
-    return _aggregated(_pool(_layout(gpu, least), gpus // least, 256))
-
-
-def _batch(gpu: Gpu, gpus: int, least: int) -> Candidate:
-    """Blackwell: as in the throughput graphs, two GPUs that share experts, not sequences."""
-    if gpu.is_hopper or gpus == 1:
-        return _chat(gpu, gpus, least)
-    return _aggregated(_pool(_layout(gpu, 2, attention_dp=True), gpus // 2, 720, 16384))
-
-
-def _agentic(gpu: Gpu, gpus: int, least: int) -> Candidate:
-    """One pool, whose caches hold the system prompts and the earlier turns."""
-    return _aggregated(_pool(_layout(gpu, least), gpus // least, 128))
-
-
-def _latency(gpu: Gpu, gpus: int, _: int) -> Candidate:
-    width = _power_of_two(min(gpus, gpu.gpus_per_node))
-    return _aggregated(_pool(_layout(gpu, width), gpus // width, 32))
-
-
-def _documents(gpu: Gpu, gpus: int, least: int) -> Candidate:
-    """Half of the GPUs for prefill, and decode workers of up to four; too few GPUs: one pool."""
-    if gpus < 2 * least:
-        return _aggregated(_pool(_layout(gpu, least), gpus // least, 64))
+def _disaggregated(gpu: Gpu, gpus: int, least: int) -> Candidate:
+    """Half of the GPUs for prefill, and decode workers of up to four."""
     width = max(least, min(4, _power_of_two(gpus // 2)))
-    decode = _pool(_layout(gpu, width), max(1, gpus // 2 // width), 256)
-    small = gpu.name == "h100"
-    batch, step = (32, 8192) if small else (64, 16384)
-    prefill = _pool(_layout(gpu, least), (gpus - decode.gpus) // least, batch, step)
+    replicas = max(1, gpus // 2 // width)
+    decode = PoolCandidate(layout=_layout(gpu, width), replicas=replicas, batch=256, step=8192)
+    batch, step = (32, 8192) if gpu.name == "h100" else (64, 16384)
+    replicas = (gpus - decode.gpus) // least
+    prefill = PoolCandidate(layout=_layout(gpu, least), replicas=replicas, batch=batch, step=step)
     return Candidate(prefill=(prefill,), worker=decode, router="kv")
-
-
-_LAYOUTS: dict[Traffic, Callable[[Gpu, int, int], Candidate]] = {
-    Traffic.CHAT: _chat,
-    Traffic.DOCUMENTS: _documents,
-    Traffic.AGENTIC: _agentic,
-    Traffic.LATENCY: _latency,
-    Traffic.BATCH: _batch,
-}
 
 
 def _limited(candidate: Candidate, concurrency: int) -> Candidate:

@@ -11,6 +11,7 @@ import subprocess
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -110,25 +111,28 @@ class _Query:
     """The steps of a pool whose times are needed, and the table of these times."""
 
     def __init__(self, pool: PoolReplay, traffic: Traffic) -> None:
-        self.config = pool.engine["engine"]["timing_model"]["config"]
-        self._capacity = (
-            pool.engine["engine"]["num_gpu_blocks"] * pool.engine["engine"]["block_size"]
-        )
+        engine = pool.engine["engine"]
+        self.config = engine["timing_model"]["config"]
+        self._capacity = engine["num_gpu_blocks"] * engine["block_size"]
         self._traffic = traffic
-        self._decodes = pool.role is not Role.PREFILL
-        self._prefills = pool.role is not Role.DECODE
+        prefills = STEPS if pool.role is not Role.DECODE else ()
+        decodes = GRID if pool.role is not Role.PREFILL else ()
+        # By the field of the table, and the tokens of a step.
+        self._steps: dict[str, dict[int, list[dict[str, int]]]] = {
+            "prompt": {step: self._chunks(traffic.fresh, step) for step in prefills},
+            "long_prompt": {step: self._chunks(traffic.long_fresh, step) for step in prefills},
+            "share": {step: [self._full_prefill(step)] for step in prefills},
+            "decode": {0: [self._decode(running) for running in decodes]},
+            "mixed": {
+                step: [{**self._full_prefill(step), **self._decode(n)} for n in decodes]
+                for step in prefills
+                if decodes
+            },
+        }
 
     def steps(self) -> list[dict[str, int]]:
-        steps: list[dict[str, int]] = []
-        if self._prefills:
-            for length in (self._traffic.fresh, self._traffic.long_fresh):
-                steps += [chunk for step in STEPS for chunk in self._chunks(length, step)]
-            steps += [self._full_prefill(step) for step in STEPS]
-        if self._decodes:
-            steps += [self._decode(running) for running in GRID]
-        if self._prefills and self._decodes:
-            steps += [self._mixed(step, running) for step in STEPS for running in GRID]
-        return steps
+        groups = (group for by_tokens in self._steps.values() for group in by_tokens.values())
+        return [step for group in groups for step in group]
 
     def _chunks(self, fresh: int, step: int) -> list[dict[str, int]]:
         """An input whose first tokens are cached, in steps of at most ``step`` tokens."""
@@ -139,9 +143,6 @@ class _Query:
         tokens = running * self._traffic.context
         return {"num_decode_requests": running, "sum_decode_kv_tokens": tokens}
 
-    def _mixed(self, step: int, running: int) -> dict[str, int]:
-        return {**self._full_prefill(step), **self._decode(running)}
-
     def _full_prefill(self, step: int) -> dict[str, int]:
         """A prefill step with as many inputs as fit, or with the middle chunk of a longer input."""
         fresh, prompts = self._traffic.fresh, prompts_per_step(self._traffic.fresh, step)
@@ -149,31 +150,25 @@ class _Query:
         return _prefill(min(step, fresh), past, prompts)
 
     def read(self, times: Sequence[float]) -> Steps:
+        """``times``: milliseconds of each of the steps, in order."""
         left = iter(times)
-
-        def prompts(fresh: int) -> dict[int, float]:
-            if not self._prefills:
-                return {}
-            return {step: sum(next(left) for _ in self._chunks(fresh, step)) for step in STEPS}
-
-        prompt, long_prompt = prompts(self._traffic.fresh), prompts(self._traffic.long_fresh)
-        share = self._shares(prompt, [next(left) for _ in STEPS]) if self._prefills else {}
-        decode = tuple(next(left) for _ in GRID) if self._decodes else ()
-        both = self._prefills and self._decodes
-        mixed = {step: tuple(next(left) for _ in GRID) for step in STEPS} if both else {}
+        ms = {
+            field: {tokens: tuple(islice(left, len(group))) for tokens, group in groups.items()}
+            for field, groups in self._steps.items()
+        }
+        prompt = {step: sum(chunks) for step, chunks in ms["prompt"].items()}
         return Steps(
             prompt=prompt,
-            long_prompt=long_prompt,
-            share=share,
-            decode=decode,
-            mixed=mixed,
+            long_prompt={step: sum(chunks) for step, chunks in ms["long_prompt"].items()},
+            share={step: self._share(prompt, step, full) for step, (full,) in ms["share"].items()},
+            decode=ms["decode"][0],
+            mixed=ms["mixed"],
             capacity=self._capacity,
         )
 
-    def _shares(self, alone: Mapping[int, float], full: Sequence[float]) -> dict[int, float]:
-        counts = [prompts_per_step(self._traffic.fresh, step) for step in STEPS]
-        rows = zip(STEPS, full, counts, strict=True)
-        return {step: ms / count if count > 1 else alone[step] for step, ms, count in rows}
+    def _share(self, prompt: Mapping[int, float], step: int, full: float) -> float:
+        count = prompts_per_step(self._traffic.fresh, step)
+        return full / count if count > 1 else prompt[step]
 
 
 def prompts_per_step(fresh: int, step: int) -> int:

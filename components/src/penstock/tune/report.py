@@ -13,6 +13,7 @@ from penstock.simulate.report import SIMULATED, arrival_of, never_line, notes
 from penstock.text.numbers import count_of
 from penstock.tune.settings import DYNAMO_DEFAULT, shown
 from penstock.tune.tuning import (
+    HINTED,
     LATENCIES,
     MARGINS,
     NEEDED,
@@ -65,7 +66,7 @@ def report_of(tuning: Tuning) -> Report:
     requests = count_of(tuning.base.row.requests, "measured request")
     replays = f"{count_of(tuning.replays, 'replay')} of {requests} or more"
     possible = f"prefix-cache hit rate of one unlimited cache: about {tuning.possible_hits:.1%}"
-    remarks = [tuning.hint.reason] if tuning.hint and not tuning.indifference else []
+    remarks = [tuning.hint] if tuning.hint and not tuning.indifference else []
     about = [*remarks, possible, replays, *notes([tuning.base.row], [None])]
     about.append(never_line(choice.workload.workload))
     state = State.MET if tuning.is_changed else State.NONE
@@ -220,7 +221,7 @@ def as_json(tuning: Tuning, graph: str | None) -> str:
             },
             "queue_share": queue_share(tuning.base.row),
             "possible_prefix_hits": tuning.possible_hits,
-            "hint": asdict(tuning.hint) if tuning.hint else None,
+            "hint": {"settings": HINTED.keys, "reason": tuning.hint} if tuning.hint else None,
             "replays": tuning.replays,
             "graph": graph,
         },

@@ -272,34 +272,27 @@ def queue_share(row: Row) -> float:
     return median(shares)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hint:
-    """Settings that the statistics of the traffic suggest, and why."""
-
-    settings: RouterSettings
-    reason: str
-
-
 HINTED = RouterSettings(prefill_load_scale=8.0)
 
 
-def hint_of(row: Row, shared: float) -> Hint | None:
-    """Where most of the input is shared, Dynamo's default moves requests away from the worker that
+def hint_of(row: Row, shared: float) -> str:
+    """Why the statistics of the traffic suggest `HINTED`; empty if they do not.
+
+    Where most of the input is shared, Dynamo's default moves requests away from the worker that
     has their prefix: it weighs the blocks of each running request as high as blocks to prefill, and
-    a running request has as many blocks as the prefix. None where it does not. ``shared``: as
-    `possible_hits`."""
+    a running request has as many blocks as the prefix. ``shared``: as `possible_hits`.
+    """
     if shared < SHARED or row.replayable.choices == 1:
-        return None
+        return ""
     steadiness = row.steadiness
     running = steadiness.offered_rate * steadiness.short_request_s if steadiness else 0.0
-    reason = (
+    return (
         f"{shared:.0%} of the input tokens are in prefixes that earlier requests had, and each of "
         f"{row.replayable.choices} workers runs about {running / row.replayable.choices:.1f} "
         "requests at a time. With prefill_load_scale 1, the router counts a running request as "
         "much as the prefill of such a prefix, so it sends requests to workers that do not have "
         "their prefix cached"
     )
-    return Hint(settings=HINTED, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,15 +345,11 @@ class Tuning:
     parts: Parts
     base: Trial  # the graph's own settings
     trials: tuple[Trial, ...]  # of the choice part, best first, the base among them
-    hint: Hint | None
+    hint: str  # why the traffic suggests `HINTED`; empty if it does not
     possible_hits: float  # share of the input tokens that earlier requests had
     indifference: str  # why settings make little difference; empty where they may
     confirmation: Confirmation | None  # None: nothing was better than the graph's settings
     replays: int
-
-    @property
-    def chosen(self) -> Trial:
-        return self.trials[0]
 
     @property
     def recommended(self) -> RouterSettings:
