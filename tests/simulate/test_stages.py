@@ -50,6 +50,22 @@ def result_of(arrivals_ms: list[float], took_ms: float = 100.0) -> dict[str, Any
     }
 
 
+@pytest.mark.parametrize(("service_ms", "is_steady"), [(50, True), (128, False), (250, False)])
+def test_a_stage_in_which_the_queue_grows_is_not_steady(service_ms: float, is_steady: bool) -> None:
+    """The first stage has 2 requests/s, the second one 8."""
+    arrivals = [500.0 * n for n in range(40)] + [30_000 + 125.0 * n for n in range(160)]
+    result, free = result_of([*arrivals, 60_000.0]), 0.0
+    for number, arrived in enumerate(arrivals):
+        free = max(free, arrived) + service_ms
+        result["requests"]["first_token_ms"][number] = free - service_ms / 2
+        result["requests"]["last_token_ms"][number] = free
+    row = Row(replayable=of(GRAPH), metrics=(replay_metrics(result, 1, Slo()),), results=(result,))
+    first, second = row.by_stage(loaded(LADDER))
+    assert first.steadiness is None
+    assert second.is_steady is is_steady
+    assert any("not steady: " in line for line in notes([second], [None])) is not is_steady
+
+
 def test_each_stage_has_the_requests_that_arrive_in_it_or_in_its_pause() -> None:
     result = result_of([0, 19_000, 29_000, 29_899, 29_900, 45_000])
     row_of_all = Row(

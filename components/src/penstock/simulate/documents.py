@@ -147,7 +147,8 @@ class GraphFigures(Document):
     seeds: int
     """Number of replays, each with another sample of the requests."""
     steadiness: Steadiness | None
-    """Length and rates of the least steady seed; null if all requests are counted."""
+    """Length and rates of the least steady seed; null if all requests are counted, apart from
+    stages of a ladder in which queues grow."""
     is_steady: bool
     """Whether the figures do not depend on the length of the replay."""
     too_long: int

@@ -448,7 +448,7 @@ def _overview(study: Simulated) -> Iterator[Chart]:
 
 def _counted(row: Row) -> list[ServedRequest]:
     """Of the first seed: those that the figures describe."""
-    if row.steadiness is None:
+    if row.steadiness is None or row.stage is not None:
         return served_requests(row.results[0])
     return steady_requests(row.results[0])
 

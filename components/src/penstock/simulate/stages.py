@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from penstock.simulate.metrics import served_requests
 from penstock.simulate.window import (
     MAX_WARM_UP,
     WARM_UP,
     RateWindow,
     ServedRequest,
+    Steadiness,
     median_duration,
+    steadiness_of,
 )
 from penstock.text.numbers import significant
 from penstock.workload.model import Workload
@@ -69,6 +72,14 @@ def rates_in(
     took = median_duration([r for r in requests if stage.has(result[FIRST] + r.arrived_ms)])
     warm_up = min(WARM_UP * took, MAX_WARM_UP * (end - begin))
     return RateWindow(begin=begin + warm_up, end=end, requests=requests)
+
+
+def overload_in(part: Mapping[str, Any]) -> Steadiness | None:
+    """The steadiness of a stage whose queue grows; None for others, however short they are.
+    ``part``: as `part_of` returns it."""
+    steadiness = steadiness_of(served_requests(part), None)
+    is_growing = not steadiness.is_served or steadiness.is_growing
+    return steadiness if steadiness.has_rate and is_growing else None
 
 
 def part_of(result: Mapping[str, Any], stage: Stage) -> Mapping[str, Any]:

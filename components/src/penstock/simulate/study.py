@@ -28,6 +28,7 @@ from penstock.simulate.stages import (
     FIRST,
     REJECTED,
     Stage,
+    overload_in,
     part_of,
     rates_in,
     rejected_in,
@@ -97,13 +98,16 @@ class Row:
         parts = tuple(part_of(result, stage) for result in self.results)
         gpus, slo = self.replayable.gpus, self.replayable.slo
         metrics = tuple(
-            replay_metrics(
-                part,
-                gpus,
-                slo,
-                len(too_long),
-                counts_all_requests=True,
-                rates=rates_in(stage, part, served),
+            replace(
+                replay_metrics(
+                    part,
+                    gpus,
+                    slo,
+                    len(too_long),
+                    counts_all_requests=True,
+                    rates=rates_in(stage, part, served),
+                ),
+                steadiness=overload_in(part),
             )
             for part, too_long, served in zip(parts, rejected, requests, strict=True)
         )

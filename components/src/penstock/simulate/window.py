@@ -170,14 +170,14 @@ class Steadiness:
             served, offered = significant(self.served_rate), significant(self.offered_rate)
             rates = f"{served} of {offered} requests/s complete"
             return f"only {rates}, so queues and latencies grow with the length of the run"
+        if self.is_growing:
+            rise = significant(self.ttft_growth, 2)
+            return f"the median TTFT of the last third of the window is {rise} times the first's"
         if not self.is_long_enough:
             times = self.window_s / self.request_s
             window = f"the measured window ({significant(self.window_s)} s) is "
             window += f"{significant(times, 2)} times the p99 request duration"
             return f"{window} ({significant(self.request_s)} s); {DURATIONS:g} are needed"
-        if self.is_growing:
-            rise = significant(self.ttft_growth, 2)
-            return f"the median TTFT of the last third of the window is {rise} times the first's"
         return ""
 
 
