@@ -194,9 +194,9 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def elsewhere(rows: Sequence[Row]) -> dict[str, float]:
-    """The logarithm of measured / predicted that 90 % of the figures of aggregated graphs have at
-    most. For ITL and throughput each run counts the same. For TTFT each figure does, as the runs
-    with the largest errors have one or two."""
+    """The size of the logarithm of measured / predicted that 90 % of the figures of aggregated
+    graphs do not exceed. For ITL and throughput, each run counts the same. For TTFT, each figure
+    does, as the runs with the largest errors have only one or two figures."""
     found: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for row, metric, error in errors(r for r in rows if r["kind"] not in NOT_REPLAYED):
         found[metric].append((abs(log(1 + error)), row["run"]))

@@ -181,16 +181,16 @@ def _conversations(row: Row, added: int, output: Lengths) -> LoadedWorkload:
 LONG_TAIL = Lengths(mean=1000, cv=2.29, max=60_000)
 # Of the recorded inputs: 18 % are below 8k tokens, 47 % below 64k (vLLM's article of 2026-08-07).
 MIXED_INPUTS = ((0.18, 1_000, 8_000), (0.29, 8_000, 64_000), (0.53, 64_000, 128_000))
-# Median 400, mean 867. The published run of the first row takes about two minutes at 58 tokens/s
-# per user, so no output has more than 7,000 tokens.
+# Median 400, mean 867. The published run of the first row takes about two minutes. At 58 tokens/s
+# per user, its outputs have at most 7,000 tokens.
 MIXED_OUTPUTS = Lengths.model_validate({"quantiles": [[0, 50], [0.5, 400], [0.9, 1800], [1, 4500]]})
-# With these, 92 % of the input tokens are hits when first uses are counted.
+# With these, 92 % of the input tokens are hits, first uses of the prefixes included.
 PREFIXES, SHARED_SHARE = 16, 0.96
 
 
 def _with_mixed_inputs(requests: tuple[Request, ...]) -> tuple[Request, ...]:
-    """The inputs of the recorded lengths, each the head of one of the shared prefixes and tokens of
-    its own."""
+    """Requests with mixed input lengths. Each input begins with a part of a shared prefix; the rest
+    is its own."""
     random, own = Random(46), FIRST_OWN
     weights, lows, highs = zip(*MIXED_INPUTS, strict=True)
     changed = []
@@ -212,7 +212,7 @@ def _together(row: Row) -> tuple[Replayable, LoadedWorkload]:
     return graph, replace(loaded, change=_with_mixed_inputs)
 
 
-MIX = "recorded mix of inputs, outputs with a mean of 860, 92% hits, MXFP8 kernels"
+MIX = "mixed input lengths, outputs: mean 867 tokens, 92% hits, MXFP8 kernels on B200"
 MXFP8 = "expert kernels of TensorRT-LLM (MXFP4 × MXFP8)"
 Variant = Callable[[Row], tuple[Replayable, LoadedWorkload]]
 VARIANTS: Mapping[str, Variant] = {

@@ -97,7 +97,7 @@ def test_the_upper_end_of_a_wide_interval_is_printed_only_with_confidence(
     measured(monkeypatch, ttft=3.0, itl=1.2)  # from 0.9
     ttft = Margin(name="TTFT", limit=500.0, predicted=44.0, highest=132.0)
     itl = Margin(name="ITL", limit=8.0, predicted=6.0, highest=7.2)
-    unknown = "not known: the 90% interval of TTFT is wider than ×3"
+    unknown = "not known: the 90% interval of TTFT is wider than a factor of 3"
     assert margin_line(row(), [ttft, itl]) == unknown
     assert margin_line(row(), [itl]).startswith("ITL up to 7.2 ms of 8 ms: the SLO is met")
     assert margin_line(row(), [ttft, itl.model_copy(update={"limit": 7.0})]).startswith(

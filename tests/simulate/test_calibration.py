@@ -104,6 +104,14 @@ def test_a_deployment_has_the_entry_of_its_model_gpu_and_engine() -> None:
     assert calibrated.assumed[-1] == expected
 
 
+def test_a_calibration_replaces_the_usual_step_time() -> None:
+    deployment = graph("gpt-oss-120b-b200-vllm", "hardware.gpu=h100")
+    assert "decode steps take 1.07 times" in " ".join(deployment.assumed)
+    calibrated = file_of(ENTRY.model_copy(update={"engine": "vllm"})).calibrated(deployment)
+    assert calibrated.calibration is not None
+    assert "decode steps take" not in " ".join(calibrated.assumed)
+
+
 def test_other_deployments_stay_as_they_are_and_a_note_says_so() -> None:
     deployment = graph(AGGREGATED)
     calibrated = file_of(ENTRY.model_copy(update={"gpu": "b200"})).calibrated(deployment)

@@ -143,7 +143,8 @@ def margin_line(row: Row, row_margins: Sequence[Margin], confidence: float | Non
     above = [margin for margin in known if not margin.is_met]
     if len(known) < len(row_margins) and not above:
         names = " and ".join(name.upper() for name in PREDICTED if name in wide)
-        return f"not known: the {coverage:.0%} interval of {names} is wider than ×{WIDEST:g}"
+        width = f"wider than a factor of {WIDEST:g}"
+        return f"not known: the {coverage:.0%} interval of {names} is {width}"
     texts = ", ".join(
         f"{m.name} up to {shown_ms(m.highest or 0.0)} ms of {shown_ms(m.limit)} ms"
         for m in above or row_margins

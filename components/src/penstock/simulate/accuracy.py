@@ -34,7 +34,7 @@ METRICS = {
     "rate": ("gpu_rate", "", "tok/s/GPU"),
 }
 VAST = 3.0  # half of an interval that is not printed
-OTHER_RUNS = "no measured point of this model; errors of published runs of others"
+OTHER_RUNS = "no measured point of this model; from the errors for published runs of others"
 WIDEST = 3.0  # a wider interval, as a factor, says nothing about the figure
 
 

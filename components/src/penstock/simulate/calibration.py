@@ -32,6 +32,7 @@ UNCALIBRATED = "step times without calibration"
 # By engine and GPU: measured / predicted time of a decode step, the median of the sources in the
 # fitting halves of benchmarks/points and benchmarks/runs. `docs/accuracy.md` has their figures.
 STEP_TIMES = {("vllm", "h100"): 1.07, ("vllm", "h200"): 1.07}
+USUAL_STEPS = "decode steps take"  # the start of their note, which a calibration replaces
 DRAFTING = (
     "the replay cannot scale prefill and decode of aggregated workers with speculative decoding "
     "separately"
@@ -187,7 +188,7 @@ def uncalibrated(deployment: Replayable) -> Replayable:
     if step_time is None or not can_scale(deployment):
         return deployment
     pools = tuple(_scaled(pool, Factors(step_time=step_time)) for pool in deployment.pools)
-    note = f"decode steps take {step_time} times AISimulate's time, as measured for {engine}"
+    note = f"{USUAL_STEPS} {step_time} times AISimulate's time, as measured for {engine}"
     return replace(deployment, pools=pools, assumed=(*deployment.assumed, note))
 
 
@@ -229,11 +230,11 @@ class CalibrationFile:
         if not can_scale(deployment):
             note = f"{UNCALIBRATED}, as {DRAFTING}"
             return replace(deployment, assumed=(*deployment.assumed, note))
-        note = f"calibration of {self.name}: {entry}"
+        others = (note for note in deployment.assumed if not note.startswith(USUAL_STEPS))
         return replace(
             corrected(deployment, entry.factors),
             calibration=entry,
-            assumed=(*deployment.assumed, note),
+            assumed=(*others, f"calibration of {self.name}: {entry}"),
         )
 
     def missing(self, *keys: tuple[str, str, str]) -> str:

@@ -147,8 +147,8 @@ class GraphFigures(Document):
     seeds: int
     """Number of replays, each with another sample of the requests."""
     steadiness: Steadiness | None
-    """Length and rates of the least steady seed; null if all requests are counted, apart from
-    stages of a ladder in which queues grow."""
+    """Length and rates of the least steady seed; null if all requests are counted. Of a stage of a
+    ladder: null unless its queue grows."""
     is_steady: bool
     """Whether the figures do not depend on the length of the replay."""
     too_long: int
@@ -177,9 +177,9 @@ class FrontendsDocument(Document):
     replicas: int
     """Number of frontends."""
     cores: float | None
-    """CPU cores that one requests; null if it requests none: the replay assumes 8."""
+    """CPU cores that each frontend requests; null if unset: 8 are assumed."""
     busy_cores: float
-    """CPU cores that the requests keep busy in all frontends together."""
+    """CPU cores that the requests keep busy, over all frontends."""
     needed_replicas: int
     """Number of frontends in which requests do not queue."""
     is_saturated: bool

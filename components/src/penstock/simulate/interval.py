@@ -26,8 +26,8 @@ UNLIKE = 3.0  # distance of another kind of parallelism, and of older software
 FAR = 2.0  # distance of the nearest point from which on an interval is wider
 IDLE_BATCH, IDLE_QUEUE = 2.0, 0.1
 NARROWEST = 0.05  # half of the narrowest interval: measurements of the same point differ by some %
-# Half of the interval of the logarithm that includes 90 % of measured / predicted where others than
-# the sources of the points measured: the fitting half of benchmarks/runs (results/runs.json).
+# Half of the interval of the logarithm of measured / predicted that includes 90 % of the figures of
+# other clusters than those of the points: the fitting half of benchmarks/runs (results/runs.json).
 ELSEWHERE = {"itl": 0.28, "rate": 0.37, "ttft": 1.2}
 MEASURED_ELSEWHERE = {(engine, gpu) for engine in ("vllm", "trtllm") for gpu in ("h100", "h200")}
 SAME_LAYERS = {"DeepSeek-R1": "DeepSeek-V3", "DeepSeek-V3.1": "DeepSeek-V3"}
@@ -167,8 +167,12 @@ def interval(
 def elsewhere(
     found: Interval | None, conditions: Conditions, metric: str, coverage: float = COVERAGE
 ) -> Interval | None:
-    """The interval for a cluster that did not measure the points: not narrower than the errors of
-    the published runs, and of these alone without enough points. None where there is neither."""
+    """The interval for a cluster that did not measure the points: at least as wide as the errors
+    for the published runs. None if there are neither enough points nor such errors.
+
+    ``found``: the interval from the points; None if they are too few. It does not change for the
+    TTFT of idle requests.
+    """
     is_alone = metric == "ttft" and conditions.is_idle
     if is_alone or (found is None and conditions.group[:2] not in MEASURED_ELSEWHERE):
         return found

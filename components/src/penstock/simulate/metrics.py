@@ -48,7 +48,7 @@ class ReplayMetrics:
     prefix_hit_rate: float  # share of input tokens found in a prefix cache
     gpu_hours: float  # of the complete replay, from its start to the last token
     gpu_hours_per_million: float | None  # output tokens
-    steadiness: Steadiness | None  # None if all requests count, apart from overloaded stages
+    steadiness: Steadiness | None  # None if all count; of a stage, unless its queue grows
 
 
 def served_requests(result: Mapping[str, Any]) -> list[ServedRequest]:

@@ -172,7 +172,9 @@ class Steadiness:
             return f"only {rates}, so queues and latencies grow with the length of the run"
         if self.is_growing:
             rise = significant(self.ttft_growth, 2)
-            return f"the median TTFT of the last third of the window is {rise} times the first's"
+            return (
+                f"the median TTFT of the last third of the window is {rise} times that of the first"
+            )
         if not self.is_long_enough:
             times = self.window_s / self.request_s
             window = f"the measured window ({significant(self.window_s)} s) is "
