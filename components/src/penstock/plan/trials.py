@@ -263,7 +263,7 @@ class Trials:
         meets = all(map(self._is_met, rows))
         # A longer replay needs no further samples, except of conversations: their rates differ.
         if meets and loaded.workload.conversation:
-            study = replace(study, first_seed=1, seeds=SEEDS - 1)
+            study = replace(study, first_seed=study.first_seed + 1, seeds=SEEDS - 1)
             further = study.steady_rows(deployments, None, self.meets_slo)
             rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
             meets = all(map(self._is_met, rows))
