@@ -297,10 +297,14 @@ class Ranked:
 
 
 def _first_of_each_shape(candidates: Sequence[Candidate]) -> list[Candidate]:
-    first: dict[tuple[object, ...], Candidate] = {}
+    """Those that differ from an earlier one in the router mode only come last: it rarely decides
+    whether the SLO is met, and a search replays only the first ones at first."""
+    shapes: dict[tuple[object, ...], Candidate] = {}
+    graphs: dict[tuple[object, ...], Candidate] = {}
     for candidate in candidates:
-        first.setdefault(_without_limits(candidate), candidate)
-    return list(first.values())
+        shapes.setdefault(_without_limits(candidate), candidate)
+        graphs.setdefault(_without_limits(replace(candidate, router="kv")), candidate)
+    return list(dict.fromkeys([*graphs.values(), *shapes.values()]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> Trial | None:
     best = best_at(number) if groups else None
     if best is None and groups:
         missed, number = number, last
-        best = best_of(trials, groups[last][:LAST_GROUP])
+        best = best_at(last) or best_of(trials, groups[last][:LAST_GROUP])
         while best and number - missed > 1:
             middle = (missed + number) // 2
             if lower := best_at(middle):

@@ -15,6 +15,7 @@ from penstock.plan.margin import meets_slo
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
 from penstock.simulate.metrics import spreads
+from penstock.simulate.model import Replayable
 from penstock.simulate.study import SEEDS, Row, Study
 from penstock.text.numbers import significant
 from penstock.workload.duration import MIN_PLANNED_REQUESTS, exceeds_plan_limit
@@ -258,21 +259,35 @@ class Trials:
         self.say(f"{trial.candidate}: a longer replay", 0)
         left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
         deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
-        study = replace(self.study, seeds=1, workload=loaded)
-        rows = study.steady_rows(deployments, None, self.meets_slo)
+        rows = self._sampled_rows(deployments, loaded)
         meets = all(map(self._is_met, rows))
-        # A longer replay needs no further samples, except of conversations: their rates differ.
-        if meets and loaded.workload.conversation:
-            study = replace(study, first_seed=study.first_seed + 1, seeds=SEEDS - 1)
-            further = study.steady_rows(deployments, None, self.meets_slo)
-            rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
-            meets = all(map(self._is_met, rows))
         row, *losses = [replace(row, scale=scale) for row in rows]
         by_pool = dict(zip(self.losses_of(trial.candidate), losses, strict=True))
         longer = replace(trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True)
         self._known[TrialSpec(trial.candidate, scale=scale)] = longer
         self._count(longer, sum(len(row.metrics) for row in rows))
         return longer
+
+    def _sampled_rows(self, deployments: Sequence[Replayable], loaded: LoadedWorkload) -> list[Row]:
+        """The rows of longer replays. One sample is enough, except of conversations, whose rates
+        differ: others follow as long as they may change whether the SLO is met."""
+        study = replace(self.study, seeds=1, workload=loaded)
+        rows = study.steady_rows(deployments, None, self.meets_slo)
+        for number in range(1, SEEDS if loaded.workload.conversation else 1):
+            if self._is_decided(rows):
+                break
+            study = replace(study, first_seed=self.study.first_seed + number)
+            further = study.steady_rows(deployments, None, self.meets_slo)
+            rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
+        return rows
+
+    def _is_decided(self, rows: Sequence[Row]) -> bool:
+        """Whether the first sample misses the SLO; of several, whether the next one would have to
+        differ from their mean by more than NEARLY to change whether it is met."""
+        if len(rows[0].metrics) == 1 or not all(row.is_served for row in rows):
+            return not all(map(self._is_met, rows))
+        lead = min(mean_goodput(row) for row in rows) - self.study.attain
+        return abs(lead) > NEARLY / SEEDS
 
     def surest(self, trial: Trial) -> Trial:
         """The trial, confirmed if a longer replay may meet the SLO."""
@@ -284,13 +299,17 @@ class Trials:
 
     def _is_met(self, row: Row) -> bool:
         """Whether a longer replay meets the SLO, also in the mean of its samples."""
-        mean = fmean(seed.goodput or 0.0 for seed in row.metrics)
-        return row.is_served and self.meets_slo(row) and mean >= self.study.attain
+        return row.is_served and self.meets_slo(row) and mean_goodput(row) >= self.study.attain
 
     def has_time_for(self, replays: float) -> bool:
         """Whether so many more fit into the time that is left, as fast as those so far."""
         mean_s = self.deadline.spent_s / max(1, self.replays)
         return replays * SLOWER * mean_s <= self.deadline.left_s
+
+
+def mean_goodput(row: Row) -> float:
+    """Share of requests within the SLO, the mean over the seeds."""
+    return fmean(seed.goodput or 0.0 for seed in row.metrics)
 
 
 Score = Callable[[Trial], tuple[float, ...]]
