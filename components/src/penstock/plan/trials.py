@@ -72,6 +72,13 @@ class Trial:
     # `row` misses the SLO, only `Trials.with_losses` replays them.
     losses: Mapping[str, Row] = field(default_factory=dict)
     is_confirmed: bool = False  # in a longer replay
+    short: Trial | None = None  # of a confirmed one, the trial before it
+
+    @property
+    def on_short_traffic(self) -> Trial:
+        """The trial that compares with unconfirmed ones: under longer traffic, a graph seems slower
+        than under a part of it."""
+        return self.short or self
 
     @property
     def user_rate(self) -> float:
@@ -263,7 +270,9 @@ class Trials:
         meets = all(map(self._is_met, rows))
         row, *losses = [replace(row, scale=scale) for row in rows]
         by_pool = dict(zip(self.losses_of(trial.candidate), losses, strict=True))
-        longer = replace(trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True)
+        longer = replace(
+            trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True, short=trial
+        )
         self._known[TrialSpec(trial.candidate, scale=scale)] = longer
         self._count(longer, sum(len(row.metrics) for row in rows))
         return longer
@@ -315,10 +324,19 @@ def mean_goodput(row: Row) -> float:
 Score = Callable[[Trial], tuple[float, ...]]
 
 
-def in_order(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+def in_order(
+    trials: Sequence[Trial], objective: Objective, *, on_short_traffic: bool = False
+) -> list[Trial]:
     """Best first; of those that tie, the least complex, and of several such a confirmed one before
-    others. Equal ones are in the order of the candidates, as their scores differ randomly."""
-    score, left, order = score_of(objective), list(trials), list[Trial]()
+    others. Equal ones are in the order of the candidates, as their scores differ randomly.
+
+    ``on_short_traffic``: compares confirmed trials as they were before, so with unconfirmed ones.
+    """
+    left, order, by_objective = list(trials), list[Trial](), score_of(objective)
+
+    def score(trial: Trial) -> tuple[float, ...]:
+        return by_objective(trial.on_short_traffic if on_short_traffic else trial)
+
     while left:
         *first, highest = max(map(score, left))
         best = [t for t in left if [*score(t)][:-1] == first]
