@@ -20,6 +20,7 @@ from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival, Ramp
 from tests.plan.simulated_study import (
     LOADED,
+    ONE,
     Behavior,
     Named,
     SimulatedStudy,
@@ -134,16 +135,18 @@ def test_the_winner_has_the_figures_of_the_longer_replays() -> None:
     assert (family.best.user_rate, family.best.row.is_steady) == (90, True)
 
 
-def test_graphs_with_another_router_mode_are_replayed_after_other_shapes() -> None:
-    layouts = [Layout(gpus=1), Layout(gpus=1, ep=2)]
-    graphs = [aggregated(2, layout=layout) for layout in layouts]
-    twins = [replace(graph, router="round-robin") for graph in graphs]
-    ranked = Ranked(
-        candidates=(graphs[0], twins[0], graphs[1], twins[1]),
-        capacity=dict.fromkeys([*graphs, *twins], 1.0),
+def test_each_width_comes_before_attention_dp_and_router_modes() -> None:
+    narrow, dp, wide = (
+        aggregated(4 // layout.gpus, layout=layout)
+        for layout in (ONE, Layout(gpus=4, ep=4, attention_dp=True), Layout(gpus=4, ep=4))
     )
-    assert ranked.shapes == [*graphs, *twins]
-    assert ranked.by_gpus == [[*graphs, *twins]]
+    mode = replace(narrow, router="round-robin")
+    candidates = (narrow, mode, dp, wide)
+    ranked = Ranked(
+        candidates=candidates, capacity={c: 2.0 - at for at, c in enumerate(candidates)}
+    )
+    assert ranked.shapes == [narrow, dp, wide, mode]
+    assert ranked.by_gpus == [[narrow, wide, dp, mode]]
 
 
 def test_conversations_that_nearly_met_the_slo_are_not_replayed_longer() -> None:

@@ -19,7 +19,7 @@ from penstock.plan.trials import Limit, Trial, Trials, TrialSpec, in_order
 
 # Shapes that are replayed first: for the fewest GPUs, of each number of GPUs; and if replays are
 # costly.
-GROUP, COSTLY_GROUP, FASTEST = 4, 2, 16
+GROUP, COSTLY_GROUP, FASTEST = 4, 3, 16
 LAST_GROUP, COSTLY_LAST = 15, 6  # shapes of the lowest number of GPUs, and of the one below
 ENOUGH = 0.95  # estimated capacity, with which a search for the fewest GPUs begins
 FEWER = 3  # lower numbers of GPUs that miss the SLO, after which the search ends
