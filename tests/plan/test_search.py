@@ -157,20 +157,14 @@ def test_conversations_that_nearly_met_the_slo_are_not_replayed_longer() -> None
 
 
 @pytest.mark.parametrize(
-    ("complete", "scale", "attain", "samples"),
-    [
-        (CONVERSATIONS, 2.0, 0.95, 2),
-        (CONVERSATIONS, 2.0, 0.99, SEEDS),  # a third one may differ from 100% by more than 3 points
-        (CONVERSATIONS, 0.5, 0.95, 1),
-        (LOADED, 2.0, 0.95, 1),
-    ],
+    ("complete", "scale", "samples"),
+    [(CONVERSATIONS, 2.0, SEEDS), (CONVERSATIONS, 0.5, 1), (LOADED, 2.0, 1)],
 )
 def test_conversations_are_confirmed_with_several_samples(
-    complete: LoadedWorkload, scale: float, attain: float, samples: int
+    complete: LoadedWorkload, scale: float, samples: int
 ) -> None:
-    """If the first one meets the SLO, and as long as another one may change that."""
+    """If the first one meets the SLO."""
     search_trials = trials({aggregated(2): longer(scale)})
-    search_trials.study = replace(search_trials.study, attain=attain)
     search_trials.complete = complete
     (short,) = search_trials.of([TrialSpec(aggregated(2))])
     assert isinstance(search_trials.study, SimulatedStudy)
