@@ -1,8 +1,7 @@
 """Compares the answer of `penstock plan` with other graphs: brute force on traffic of other seeds.
 
-python benchmarks/plan_against_all.py [--short] [CASE…]
+python benchmarks/plan_against_all.py [CASE…]
 Writes results/plan.json after each case; without names, only cases without a result are run.
---short: a small case with few replays, which is printed and shows nothing about plans.
 
 First come all graphs with fewer GPUs, one of each shape with the widest limits; if at least
 `HOPELESS` of its requests meet the SLO, all limits of the shape follow, and otherwise the shape is
@@ -26,7 +25,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from penstock.graph.slo import Slo
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import neighbors
 from penstock.plan.planning import NoPlan, Plan, complete_workload, plan
@@ -37,7 +35,7 @@ from penstock.plan.trials import Trial, Trials, TrialSpec
 from penstock.simulate.replay import Cache, Replays
 from penstock.simulate.study import Study
 from penstock.tune.settings import DYNAMO_DEFAULT, grid
-from plan_cases import ATTAIN, CASES, SPEED, Case, chosen_cases, is_held_out, known_cases
+from plan_cases import ATTAIN, CASES, Case, chosen_cases, is_held_out, known_cases
 from report import write_result
 
 UNLIMITED = 1_000_000
@@ -49,10 +47,6 @@ AS_FAST = 0.99  # × the answer's tokens/s per user in a short replay: is confir
 MOST_CONFIRMED = 6
 STEP = 1.03  # of the rate, which is the margin of a plan
 MOST_STEPS = 12
-SHORT = Case(
-    model="gpt-oss-20b", gpu="h100", gpus=2, workload="short-chat", scale=1, slo=Slo(ttft_ms=500),
-    objective=SPEED,
-)  # fmt: skip
 
 
 @dataclass
@@ -194,14 +188,11 @@ def has_choice(candidate: Candidate) -> bool:
     return any(pool.replicas > 1 for pool in candidate.pools)
 
 
-def compare(case: Case, *, budget: int | None = None) -> dict[str, Any]:
-    """``budget``: replays of the plan's search; None: as many as a plan has."""
+def compare(case: Case) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         request, loaded = case.request(Path(folder))
         with cpu_time() as planned, Replays(Cache(None, ""), processes=1) as replays:
-            answer = plan(
-                request, loaded, replays, budget=budget, attain=ATTAIN, say=lambda *_: None
-            )
+            answer = plan(request, loaded, replays, budget=None, attain=ATTAIN, say=lambda *_: None)
         progress("planned", answered(answer), planned.seconds)
         with cpu_time() as compared, Replays(Cache(None, ""), processes=1) as replays:
             space = prepare(request, loaded)
@@ -295,12 +286,8 @@ def shown(trial: Trial) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--short", action="store_true")
     parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
     args = parser.parse_args()
-    if args.short:
-        print(json.dumps(compare(SHORT, budget=6), indent=1))
-        return
     for name, case in list(chosen_cases(args.cases, known_cases("plan"))):
         result = {"held_out": is_held_out(name), **compare(case)}
         progress(name, json.dumps(result, indent=1))
