@@ -100,7 +100,6 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/published_agentic.py --short
 	$(RUN) python benchmarks/simulate_scale.py
 	$(RUN) python benchmarks/plan_against_all.py
-	$(RUN) python benchmarks/plan_speed.py
 	$(RUN) python benchmarks/plan_header.py
 	$(RUN) python benchmarks/router_settings.py
 	$(RUN) python benchmarks/planner.py

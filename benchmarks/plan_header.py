@@ -1,8 +1,7 @@
 """Replays what the header of a planned graph claims, with `penstock simulate`.
 
-python benchmarks/plan_header.py [--trace FILE] [CASE…]
-Writes results/plan_header.json; cases that are not named keep their results. --trace: Mooncake's
-conversation trace; without it, its case is left out.
+python benchmarks/plan_header.py [CASE…]
+Writes results/plan_header.json; without names, only cases without a result are run.
 
 The claims are taken from the JSON output, which has the values of the header's sentences: the
 figures of the recommended graph, the scales at which it meets and misses the SLO, and whether it
@@ -28,7 +27,7 @@ from typing import Any
 import yaml
 
 from penstock.cli.main import main as penstock
-from plan_cases import ATTAIN, TRACE, Case, add_cases, chosen_cases, in_order, known_cases
+from plan_cases import ATTAIN, CASES, Case, chosen_cases, known_cases
 from report import write_result
 
 FIGURES = ("user_rate", "gpu_rate", "ttft_p50_ms", "itl_p50_ms")
@@ -45,10 +44,8 @@ class Claim:
     holds: bool
 
 
-def arguments_of(case: Case, trace: Path | None, scale: float = 1.0) -> list[str]:
-    given = ["--trace", str(trace)] if case.workload == TRACE else []
-    given += ["--acceptance", case.acceptance] if case.acceptance else []
-    return ["--workload", case.workload, *given, "--scale", str(case.scale * scale)]
+def arguments_of(case: Case, scale: float = 1.0) -> list[str]:
+    return ["--workload", case.source, "--scale", str(case.scale * scale)]
 
 
 def printed(*arguments: str) -> dict[str, Any]:
@@ -60,12 +57,12 @@ def printed(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(output.getvalue()))
 
 
-def planned(case: Case, trace: Path | None) -> dict[str, Any]:
-    latencies = ["--ttft", f"{case.ttft_ms:g}ms"]
-    latencies += ["--itl", f"{case.itl_ms:g}ms"] if case.itl_ms else []
+def planned(case: Case) -> dict[str, Any]:
+    limits = case.slo.model_dump(exclude_none=True)
+    latencies = [f"--{name.removesuffix('_ms')}={ms:g}ms" for name, ms in limits.items()]
     own = ["--model", case.model, "--gpu", case.gpu, "--gpus", str(case.gpus)]
     objective = ["--objective", str(case.objective)]
-    return printed("plan", *own, *objective, *latencies, *arguments_of(case, trace))
+    return printed("plan", *own, *objective, *latencies, *arguments_of(case))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +70,6 @@ class Replayed:
     """A planned graph, and how `simulate` sees it."""
 
     case: Case
-    trace: Path | None
     file: Path
 
     def figures(self, scale: float, graph: str | None = None) -> dict[str, float]:
@@ -82,9 +78,7 @@ class Replayed:
         if graph is not None:
             file = self.file.with_name("changed.yaml")
             file.write_text(graph)
-        (one,) = printed("simulate", str(file), *arguments_of(self.case, self.trace, scale))[
-            "graphs"
-        ]
+        (one,) = printed("simulate", str(file), *arguments_of(self.case, scale))["graphs"]
         return {name: spread["median"] for name, spread in one["figures"].items()}
 
 
@@ -138,13 +132,14 @@ def _loss_claims(plan: dict[str, Any], replayed: Replayed, base: float) -> Itera
             )
 
 
-def verified(case: Case, trace: Path | None) -> dict[str, Any]:
-    plan = planned(case, trace)
+def verified(case: Case) -> dict[str, Any]:
+    plan = planned(case)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "planned.yaml"
         file.write_text(plan["graph"])
-        found = list(claims(plan, Replayed(case=case, trace=trace, file=file)))
+        found = list(claims(plan, Replayed(case=case, file=file)))
     return {
+        "case": case.described,
         "recommended": plan["recommended"],
         "steady": plan["graphs"][0]["is_steady"],
         "reason": plan["reason"],
@@ -156,18 +151,17 @@ def verified(case: Case, trace: Path | None) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    add_cases(parser)
+    parser.add_argument("cases", nargs="*", metavar="CASE", choices=[*CASES, []])
     args = parser.parse_args()
-    known = known_cases("plan_header")
-    for name, case in chosen_cases(args):
-        known[name] = verified(case, args.trace)
-        print(name, json.dumps(known[name], ensure_ascii=False), file=sys.stderr, flush=True)
-        cases = in_order(known)
+    for name, case in list(chosen_cases(args.cases, known_cases("plan_header"))):
+        result = verified(case)
+        print(name, json.dumps(result, ensure_ascii=False), file=sys.stderr, flush=True)
+        known = known_cases("plan_header") | {name: result}
+        cases = {name: known[name] for name in CASES if name in known}
         count = sum(len(one["claims"]) for one in cases.values())
         false = sum(len(one["false"]) for one in cases.values())
         figures = {"claims": count, "false": false, "cases": cases}
-        command = "python benchmarks/plan_header.py --trace FILE"
-        write_result("plan_header", command, figures, show=False)
+        write_result("plan_header", "python benchmarks/plan_header.py", figures, show=False)
 
 
 if __name__ == "__main__":

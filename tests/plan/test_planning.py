@@ -19,7 +19,6 @@ from penstock.plan.planning import (
     Cost,
     complete_workload,
     counted,
-    unconfirmed_answer,
 )
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective
@@ -61,18 +60,6 @@ def test_a_partial_result_has_the_best_trials_first() -> None:
     assert all(len(line) <= 80 for line in lines[2:])
     (only,) = partial_lines([], request("cost"), 0.95, 80)
     assert "0 candidates" in only
-
-
-@pytest.mark.slow  # renders a graph
-def test_the_first_answer_is_printed_before_it_is_confirmed() -> None:
-    two = aggregated(2)
-    search = trials({two: Behavior(2.0)})
-    (trial,) = search.of([TrialSpec(two)])
-    first: list[str] = []
-    search.on_first = lambda trial: first.append(unconfirmed_answer(trial))
-    search.confirmed(search.confirmed(trial))
-    met = f"100.0% of {trial.row.requests:,} requests met the SLO"
-    assert first == [f"first answer (not yet confirmed; {met}): {two}, 2 GPUs"]
 
 
 @pytest.mark.slow  # renders a graph

@@ -20,6 +20,7 @@ from penstock.workload.load import LoadedWorkload, parse_workload
 from penstock.workload.model import Arrival, Ramp
 from tests.plan.simulated_study import (
     LOADED,
+    ONE,
     Behavior,
     Named,
     SimulatedStudy,
@@ -134,6 +135,20 @@ def test_the_winner_has_the_figures_of_the_longer_replays() -> None:
     assert (family.best.user_rate, family.best.row.is_steady) == (90, True)
 
 
+def test_each_width_comes_before_attention_dp_and_router_modes() -> None:
+    narrow, dp, wide = (
+        aggregated(4 // layout.gpus, layout=layout)
+        for layout in (ONE, Layout(gpus=4, ep=4, attention_dp=True), Layout(gpus=4, ep=4))
+    )
+    mode = replace(narrow, router="round-robin")
+    candidates = (narrow, mode, dp, wide)
+    ranked = Ranked(
+        candidates=candidates, capacity={c: 2.0 - at for at, c in enumerate(candidates)}
+    )
+    assert ranked.shapes == [narrow, dp, wide, mode]
+    assert ranked.by_gpus == [[narrow, wide, dp, mode]]
+
+
 def test_conversations_that_nearly_met_the_slo_are_not_replayed_longer() -> None:
     """In a short replay their number still grows, so a longer one is not better."""
     search_trials = trials({aggregated(2): nearly(0.92, 2.0)})
@@ -142,11 +157,11 @@ def test_conversations_that_nearly_met_the_slo_are_not_replayed_longer() -> None
 
 
 @pytest.mark.parametrize(
-    ("complete", "scale", "seeds"),
-    [(CONVERSATIONS, 2.0, [1, SEEDS - 1]), (CONVERSATIONS, 0.5, [1]), (LOADED, 2.0, [1])],
+    ("complete", "scale", "samples"),
+    [(CONVERSATIONS, 2.0, SEEDS), (CONVERSATIONS, 0.5, 1), (LOADED, 2.0, 1)],
 )
 def test_conversations_are_confirmed_with_several_samples(
-    complete: LoadedWorkload, scale: float, seeds: list[int]
+    complete: LoadedWorkload, scale: float, samples: int
 ) -> None:
     """If the first one meets the SLO."""
     search_trials = trials({aggregated(2): longer(scale)})
@@ -155,8 +170,8 @@ def test_conversations_are_confirmed_with_several_samples(
     assert isinstance(search_trials.study, SimulatedStudy)
     search_trials.study.asked.clear()
     assert search_trials.confirmed(short).meets_slo is (scale > 1)
-    assert [seeds for *_, seeds in search_trials.study.asked] == seeds
-    assert search_trials.replays == 1 + len(seeds)
+    assert [seeds for *_, seeds in search_trials.study.asked] == [1] * samples
+    assert search_trials.replays == 1 + samples
 
 
 def test_without_time_for_a_longer_replay_the_short_one_counts() -> None:

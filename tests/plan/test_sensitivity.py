@@ -22,7 +22,7 @@ from penstock.plan.sensitivity import (
 from penstock.plan.space import Layout
 from penstock.plan.trials import TrialSpec
 from penstock.simulate.model import Replayable
-from penstock.simulate.study import Progress, Row, Study
+from penstock.simulate.study import SEEDS, Progress, Row, Study
 from penstock.simulate.window import Steadiness
 from penstock.workload.load import parse_workload
 from tests.plan.simulated_study import (
@@ -138,7 +138,7 @@ def test_the_aggregated_graph_is_widened_to_as_many_gpus() -> None:
     assert widened(aggregated(1, layout=two), 1) == aggregated(1, layout=two)
 
 
-@pytest.mark.parametrize(("max_scale", "replays"), [(2.0, 3), (0.5, 1)])
+@pytest.mark.parametrize(("max_scale", "replays"), [(2.0, 1 + SEEDS), (0.5, 1)])
 def test_conversations_after_a_loss_are_replayed_as_long_as_those_that_confirm_a_graph(
     max_scale: float, replays: int
 ) -> None:

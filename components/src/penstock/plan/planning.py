@@ -144,14 +144,12 @@ def plan(
     say: Say,
     measured: list[Trial] | None = None,
     deadline: Deadline | None = None,
-    first_answer: Callable[[str], None] = lambda _: None,
 ) -> Plan | NoPlan:
     """``budget``: replays of the search, None for as many as it can afford; ``attain``: share of
     requests that must meet the SLO.
 
     ``say`` gets a text, and how many of how many replays at most were run. ``measured`` gets each
-    trial as soon as it is measured, for a search that is interrupted. ``first_answer`` gets the
-    first graph that meets the SLO, before a longer replay confirms it.
+    trial as soon as it is measured, for a search that is interrupted.
 
     SimulationError if no layout fits the model, or none was measured.
     """
@@ -177,7 +175,6 @@ def plan(
         is_costly=cost.is_high,
         complete=complete_workload(loaded, steady),
     )
-    trials.on_first = lambda trial: first_answer(unconfirmed_answer(trial))
     families = search(trials, ranked)
     if not any(family.best for family in families):
         _add_hopeful(trials, space, families)
@@ -191,13 +188,6 @@ def plan(
     other = _other_decoding(trials, winner, families, budget)
     result = _plan(trials, space, families, winner)
     return replace(result, routing=routing, other_decoding=other)
-
-
-def unconfirmed_answer(trial: Trial) -> str:
-    """The first graph that met the SLO, in a short replay."""
-    what = f"{trial.candidate}, {count_of(trial.candidate.gpus, 'GPU')}"
-    share = f"{trial.goodput:.1%} of {count_of(trial.row.requests, 'request')} met the SLO"
-    return f"first answer (not yet confirmed; {share}): {what}"
 
 
 def complete_workload(loaded: LoadedWorkload, steady: LoadedWorkload) -> LoadedWorkload | None:

@@ -19,7 +19,7 @@ from penstock.plan.trials import Limit, Trial, Trials, TrialSpec, in_order
 
 # Shapes that are replayed first: for the fewest GPUs, of each number of GPUs; and if replays are
 # costly.
-GROUP, COSTLY_GROUP, FASTEST = 4, 2, 16
+GROUP, COSTLY_GROUP, FASTEST = 4, 3, 16
 LAST_GROUP, COSTLY_LAST = 15, 6  # shapes of the lowest number of GPUs, and of the one below
 ENOUGH = 0.95  # estimated capacity, with which a search for the fewest GPUs begins
 FEWER = 3  # lower numbers of GPUs that miss the SLO, after which the search ends
@@ -76,11 +76,13 @@ def best_of(
     """The best of those that meet the SLO in a longer replay; None if none does, or none is better
     than another trial."""
     objective, known = _objective(trials), [better_than] if better_than else []
+    is_cost = objective is Objective.COST
     left = [t for t in trials.of([TrialSpec(c) for c in candidates]) if trials.is_hopeful(t)]
     for _ in range(MOST_CONFIRMED):
         # Those that nearly met the SLO only if none met it.
         hopeful = [t for t in left if t.meets_slo] or left
-        first = in_order([*known, *hopeful], objective)[:1]
+        # Users are slower in a longer replay. That is compared only if it is the objective.
+        first = in_order([*known[:1], *hopeful], objective, on_short_traffic=is_cost)[:1]
         if first == known[:1]:
             break
         left.remove(first[0])
@@ -104,7 +106,7 @@ def _cheapest(trials: Trials, ranked: Ranked) -> Trial | None:
     best = best_at(number) if groups else None
     if best is None and groups:
         missed, number = number, last
-        best = best_of(trials, groups[last][:LAST_GROUP])
+        best = best_at(last) or best_of(trials, groups[last][:LAST_GROUP])
         while best and number - missed > 1:
             middle = (missed + number) // 2
             if lower := best_at(middle):

@@ -76,6 +76,13 @@ class Trial:
     # `row` misses the SLO, only `Trials.with_losses` replays them.
     losses: Mapping[str, Row] = field(default_factory=dict)
     is_confirmed: bool = False  # in a longer replay
+    short: Trial | None = None  # of a confirmed one, the trial before it
+
+    @property
+    def on_short_traffic(self) -> Trial:
+        """The trial that compares with unconfirmed ones: under longer traffic, a graph seems slower
+        than under a part of it."""
+        return self.short or self
 
     @property
     def user_rate(self) -> float:
@@ -125,8 +132,6 @@ class Trials:
     is_costly: bool = False
     # What confirms a graph, if it is more than the study has: a whole trace, or more conversations.
     complete: LoadedWorkload | None = None
-    # Gets the first trial that meets the SLO, before a longer replay confirms it.
-    on_first: Callable[[Trial], None] | None = None
     _known: dict[TrialSpec, Trial] = field(default_factory=dict)
 
     @property
@@ -263,9 +268,6 @@ class Trials:
         growth = trial.row.steadiness.growth if trial.row.steadiness else 1.0
         if trial.is_confirmed or not self.has_time_for(growth):
             return trial
-        if self.on_first and trial.meets_slo:
-            self.on_first(trial)
-            self.on_first = None
         scale = trial.row.scale
         loaded = (self.complete or self.study.workload).at_scale(
             scale, min_requests=MIN_PLANNED_REQUESTS
@@ -280,23 +282,36 @@ class Trials:
         meets = all(map(self._is_met, rows))
         row, *losses = [replace(row, scale=scale) for row in rows]
         by_pool = dict(zip(self.losses_of(trial.candidate), losses, strict=True))
-        longer = replace(trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True)
+        longer = replace(
+            trial, row=row, losses=by_pool, meets_slo=meets, is_confirmed=True, short=trial
+        )
         self._known[TrialSpec(trial.candidate, scale=scale)] = longer
         self._count(longer, sum(len(row.metrics) for row in rows))
         return longer
 
     def _long_rows(self, trial: Trial, loaded: LoadedWorkload) -> list[Row]:
-        """Steady rows of the complete graph, and of what is left after each loss."""
+        """Steady rows of the complete graph, and of what is left after each loss. One sample is
+        enough, except of conversations, whose rates differ: others follow until one decides that
+        the SLO is missed."""
         left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
         deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
         study = replace(self.study, seeds=1, workload=loaded)
         rows = study.steady_rows(deployments, None, self.meets_slo)
-        # A longer replay needs no further samples, except of conversations: their rates differ.
-        if loaded.workload.conversation and all(map(self._is_met, rows)):
-            study = replace(study, first_seed=1, seeds=SEEDS - 1)
+        for number in range(1, SEEDS if loaded.workload.conversation else 1):
+            if self._is_missed(rows):
+                break
+            study = replace(study, first_seed=self.study.first_seed + number)
             further = study.steady_rows(deployments, None, self.meets_slo)
             rows = [row.with_seeds_of(more) for row, more in zip(rows, further, strict=True)]
         return rows
+
+    def _is_missed(self, rows: Sequence[Row]) -> bool:
+        """Whether the first sample misses the SLO; of several, whether the next one would have to
+        be better than their mean by more than NEARLY. Near the highest load, a sample may be worse
+        than others by half of the requests, so several that meet the SLO do not decide."""
+        if len(rows[0].metrics) == 1 or not all(row.is_served for row in rows):
+            return not all(map(self._is_met, rows))
+        return min(map(mean_goodput, rows)) < self.study.attain - NEARLY / SEEDS
 
     def surest(self, trial: Trial) -> Trial:
         """The trial, confirmed if a longer replay may meet the SLO."""
@@ -308,8 +323,7 @@ class Trials:
 
     def _is_met(self, row: Row) -> bool:
         """Whether a longer replay meets the SLO, also in the mean of its samples."""
-        mean = fmean(seed.goodput or 0.0 for seed in row.metrics)
-        return row.is_served and self.meets_slo(row) and mean >= self.study.attain
+        return row.is_served and self.meets_slo(row) and mean_goodput(row) >= self.study.attain
 
     def has_time_for(self, replays: float) -> bool:
         """Whether so many more fit into the time that is left, as fast as those so far."""
@@ -317,13 +331,27 @@ class Trials:
         return replays * SLOWER * mean_s <= self.deadline.left_s
 
 
+def mean_goodput(row: Row) -> float:
+    """Share of requests within the SLO, the mean over the seeds."""
+    return fmean(seed.goodput or 0.0 for seed in row.metrics)
+
+
 Score = Callable[[Trial], tuple[float, ...]]
 
 
-def in_order(trials: Sequence[Trial], objective: Objective) -> list[Trial]:
+def in_order(
+    trials: Sequence[Trial], objective: Objective, *, on_short_traffic: bool = False
+) -> list[Trial]:
     """Best first; of those that tie, the least complex, and of several such a confirmed one before
-    others. Equal ones are in the order of the candidates, as their scores differ randomly."""
-    score, left, order = score_of(objective), list(trials), list[Trial]()
+    others. Equal ones are in the order of the candidates, as their scores differ randomly.
+
+    ``on_short_traffic``: compares confirmed trials as they were before, so with unconfirmed ones.
+    """
+    left, order, by_objective = list(trials), list[Trial](), score_of(objective)
+
+    def score(trial: Trial) -> tuple[float, ...]:
+        return by_objective(trial.on_short_traffic if on_short_traffic else trial)
+
     while left:
         *first, highest = max(map(score, left))
         best = [t for t in left if [*score(t)][:-1] == first]
