@@ -59,6 +59,18 @@ def test_an_overloaded_server_is_never_steady(load: float) -> None:
     assert steadiness_of(queue(2000, every_ms=100 / load, service_ms=100)).is_overloaded(short)
 
 
+def test_batches_that_still_fill_are_no_overload() -> None:
+    """The first token comes at once, and the requests take longer than the window."""
+    short, longer = (
+        steadiness_of(answer(*((50.0 * i, 50.0 * i + 50, 50.0 * i + took, 11) for i in range(n))))
+        for n, took in ((60, 3000), (120, 7000))
+    )
+    assert not longer.is_served
+    assert not longer.is_overloaded(short)
+    assert f"{DURATIONS:g} are needed" in longer.reason
+    assert longer.growth > 1
+
+
 @pytest.mark.parametrize("requests", [1000, 4000])
 def test_a_queue_that_grows_slowly_is_not_steady(requests: int) -> None:
     state = steadiness_of(queue(requests, every_ms=100 / 1.03, service_ms=100))

@@ -55,6 +55,7 @@ WIDTH = 110  # of the header's lines
 NEXT_STEP = SCALE_STEP * 1.01  # times the sustained scale: no scale in between is ever replayed
 TABLE_WIDTH = 120  # columns, also where there is no terminal
 LATE = "--time-limit was reached: fewer graphs and scales were replayed than possible"
+UNCONFIRMED = "not confirmed: the time limit left no time for a longer replay"
 LEFT_OUT = "--confidence leaves out disaggregated graphs, which have no measured points"
 NOT_TRIED = (
     "workers that span several nodes, max_batch_size other than "
@@ -241,6 +242,11 @@ def _share(attain: float) -> str:
 
 def reason(plan: Plan) -> str:
     """What the winner reaches, in one sentence."""
+    is_confirmed = plan.winner.is_confirmed or not plan.is_late
+    return _reached(plan) if is_confirmed else f"{_reached(plan)} ({UNCONFIRMED})"
+
+
+def _reached(plan: Plan) -> str:
     winner, objective = plan.winner, plan.request.objective
     if objective is Objective.THROUGHPUT:
         return f"it sustains {_rate(winner)}"

@@ -89,7 +89,8 @@ def _rescue(trials: Trials, winner: Trial | None) -> tuple[Trial, str] | None:
         # Of requests that are alike it distributes more evenly than the KV router.
         candidates.append(replace(missed.candidate, router="round-robin"))
         trials.left = max(trials.left, len(candidates))
-        if best := best_of(trials, candidates, winner):
+        best = best_of(trials, candidates, winner)
+        if best and (best.is_confirmed or not missed.is_confirmed):
             is_kv = best.candidate.router == "kv"
             how = str(best.candidate.settings) if is_kv else f"{best.candidate.router} mode"
             return best, (

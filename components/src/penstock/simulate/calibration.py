@@ -185,8 +185,11 @@ def uncalibrated(deployment: Replayable) -> Replayable:
     """The deployment with the step time that is usual for its engine and GPU."""
     _, gpu, engine = group_of(deployment)
     step_time = STEP_TIMES.get((engine, gpu))
-    if step_time is None or not can_scale(deployment):
+    if step_time is None:
         return deployment
+    if not can_scale(deployment):
+        note = f"decode steps take AISimulate's time, not {step_time} times this, as {DRAFTING}"
+        return replace(deployment, assumed=(*deployment.assumed, note))
     pools = tuple(_scaled(pool, Factors(step_time=step_time)) for pool in deployment.pools)
     note = f"{USUAL_STEPS} {step_time} times AISimulate's time, as measured for {engine}"
     return replace(deployment, pools=pools, assumed=(*deployment.assumed, note))

@@ -309,7 +309,7 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
 
 
 def _why_missed(row: Row) -> str:
-    if (load := row.frontend_load) and load.is_saturated:
+    if (load := row.frontend_load) and row.overloads_frontends:
         return load.warning
     return f"only {row.goodput or 0.0:.1%} of requests meet it"
 
@@ -399,7 +399,7 @@ def _verdict(study: Simulated, row: Row) -> Verdict:
     why = (
         f"{row.goodput or 0.0:.1%} of requests within {row.replayable.slo} ({study.needed} needed)"
     )
-    if (load := row.frontend_load) and load.is_saturated:
+    if (load := row.frontend_load) and row.overloads_frontends:
         why = load.warning
     scale = f" at scale × {row.scale:.2f}" if study.sustained else ""
     return Verdict(state, f"SLO {state} by {name}{scale}: {why}")

@@ -152,8 +152,10 @@ class Row:
 
     @property
     def overloads_frontends(self) -> bool:
-        """Whether requests arrive faster than the frontends can serve them."""
-        return self.frontend_load is not None and self.frontend_load.is_saturated
+        """Whether requests arrive faster than the frontends can serve them. Clients that wait for
+        responses send fewer instead."""
+        load = self.frontend_load
+        return not self.is_closed_loop and load is not None and load.is_saturated
 
     def meets_slo(self, share: float) -> bool | None:
         """Whether at least ``share`` of the requests meet the SLO; None without one. Frontends that

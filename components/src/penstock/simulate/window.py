@@ -29,7 +29,7 @@ OVERLOAD_GROWTH = 1.4  # of the request duration, in a replay twice as long
 WARM_UP = 2.0  # request durations
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
 SHORT = 0.1  # of the requests, which hardly wait
-FEWEST_OF_THIRD = 30  # requests, below which medians of thirds differ randomly
+FEWEST_OF_THIRD = 15  # requests, below which medians of thirds differ randomly
 GROWN = 1.5  # of the median TTFT from the first to the last third of the window
 MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
 
@@ -156,7 +156,13 @@ class Steadiness:
     def is_overloaded(self, shorter: Steadiness) -> bool:
         """Whether requests took much longer than in a ``shorter`` replay, and still do not complete
         as fast as they arrive."""
-        return not self.is_served and self.request_s > OVERLOAD_GROWTH * shorter.request_s
+        return self._shows_overload and self.request_s > OVERLOAD_GROWTH * shorter.request_s
+
+    @property
+    def _shows_overload(self) -> bool:
+        """While batches fill, fewer requests complete than arrive, too: in a window that is shorter
+        than a request, only a growing queue shows an overload."""
+        return not self.is_served and (self.is_growing or self.window_s > self.request_s)
 
     @property
     def reason(self) -> str:
@@ -166,7 +172,7 @@ class Steadiness:
         if not self.is_served and not self.is_filled:
             what = f"a conversation lasts {significant(self.fill_s)} s, and the window begins after"
             return f"the traffic is too short: {what} {significant(self.warm_up_s)} s"
-        if not self.is_served:
+        if self._shows_overload:
             served, offered = significant(self.served_rate), significant(self.offered_rate)
             rates = f"{served} of {offered} requests/s complete"
             return f"only {rates}, so queues and latencies grow with the length of the run"
