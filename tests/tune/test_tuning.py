@@ -19,6 +19,7 @@ from penstock.tune.settings import DYNAMO_DEFAULT, RouterSettings, grid, setting
 from penstock.tune.tuning import (
     MIN_REQUESTS,
     MOST_REQUESTS,
+    TAIL_REQUESTS,
     Confirmation,
     Search,
     exceeded,
@@ -329,7 +330,7 @@ def test_traffic_is_lengthened_until_caches_are_full_and_replays_are_steady(
 ) -> None:
     """``needed``: requests with which a replay is steady with the settings of the hint."""
     text = "requests: 300\ninput: 4096\noutput: 9\narrival: {poisson: 4}\nsystem_prompts: "
-    shared = parse_workload(f"{text}{{tokens: 2048, count: 64}}\n", "docs.yaml")
+    shared = parse_workload(f"{text}{{tokens: 2048, count: 128}}\n", "docs.yaml")
     asked = []
 
     def row(graph: Any, requests: int) -> Row:
@@ -345,16 +346,16 @@ def test_traffic_is_lengthened_until_caches_are_full_and_replays_are_steady(
 
     monkeypatch.setattr(Study, "rows", rows)
     assert with_enough_requests(shared, deployment(), REPLAYS).workload.requests == expected
-    assert asked[0] == 20 * 64
+    assert asked[0] == 20 * 128
 
 
 def test_conversations_last_until_their_number_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conversation takes 32 s if a request takes one; 8 requests/s arrive."""
-    assert enough(conversations(300), 1, monkeypatch) == pytest.approx(8 * 32 * 2.125, abs=1)
-    assert enough(conversations(300), 9, monkeypatch) == pytest.approx(8 * 96 * 2.125, abs=1)
+    """A conversation takes 184 s if a request takes 20; 8 requests/s arrive."""
+    assert enough(conversations(300), 1, monkeypatch) == TAIL_REQUESTS
+    assert enough(conversations(300), 20, monkeypatch) == pytest.approx(8 * 184 * 2.125, abs=1)
     assert enough(conversations(9000), 1, monkeypatch) == 9000
     assert enough(conversations(300, every_s=0.01), 9, monkeypatch) == MAX_REPLAYED_REQUESTS
-    assert enough(LOADED, 9, monkeypatch) == LOADED.workload.requests
+    assert enough(LOADED, 9, monkeypatch) == TAIL_REQUESTS
 
 
 def test_the_reason_is_left_out_where_settings_make_little_difference() -> None:
