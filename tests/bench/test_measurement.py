@@ -77,7 +77,9 @@ def test_rates_are_those_of_the_window() -> None:
     assert measurement.output_rate == pytest.approx(310.0, rel=0.02)
     assert measurement.prefix_hit_rate == pytest.approx(0.25)
     assert measurement.steadiness is not None
-    assert measurement.steadiness.is_steady
+    assert measurement.steadiness.is_long_enough
+    assert measurement.steadiness.is_served
+    assert measurement.steadiness.is_growing  # as each request waits longer than the one before
 
 
 def test_a_fixed_concurrency_has_neither_lateness_nor_steadiness() -> None:

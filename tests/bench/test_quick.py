@@ -150,7 +150,7 @@ def test_without_a_graph_the_figures_are_printed(
         assert main(["bench", server.url, "--calibrate", "quick", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["prompt_tokens"] == quick.PROMPT
-    assert document["step_ms"] >= 2
+    assert document["step_ms"] > 1.8  # a late first token shortens the gaps after it
     assert document["peak_prefill_throughput"] > 0
     assert document["calibration"] is None
 
