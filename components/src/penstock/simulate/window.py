@@ -30,6 +30,7 @@ WARM_UP = 2.0  # request durations
 MIN_WARM_UP, MAX_WARM_UP = 0.1, 0.5  # shares of the requests
 SHORT = 0.1  # of the requests, which hardly wait
 FEWEST_OF_THIRD = 15  # requests, below which medians of thirds differ randomly
+RISE_MS = 20.0  # of the TTFT, below which a busy machine that measures may be the cause
 GROWN = 1.5  # of the median TTFT from the first to the last third of the window
 MIN_STEADY_DURATIONS = 2  # request durations, below which there is no steady state
 
@@ -95,7 +96,7 @@ class Steadiness:
     conversations."""
     ttft_growth: float = 1.0
     """Median TTFT of the last third of the window divided by that of the first third; 1 if it does
-    not rise from each third to the next."""
+    not rise from each third to the next, or by less than 20 ms."""
 
     @property
     def is_long_enough(self) -> bool:
@@ -257,7 +258,8 @@ def _ttft_growth(requests: Sequence[ServedRequest]) -> float:
         return 1.0
     thirds = (requests[:count], requests[count : 2 * count], requests[2 * count :])
     first, middle, last = (median(request.ttft_ms for request in third) for third in thirds)
-    return last / first if 0 < first < middle < last else 1.0
+    is_rising = 0 < first < middle < last and last - first >= RISE_MS
+    return last / first if is_rising else 1.0
 
 
 def steady_window(
