@@ -11,7 +11,7 @@ from penstock.errors import GraphError, InputError
 from penstock.manifests.source import open_source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
-from penstock.simulate.accuracy import accuracy_line
+from penstock.simulate.accuracy import OTHER_RUNS, accuracy_line
 from penstock.simulate.calibration import (
     Calibration,
     CalibrationFile,
@@ -196,7 +196,7 @@ def test_a_replay_with_factors_takes_as_much_longer() -> None:
     assert second.itl_p50_ms == pytest.approx(1.25 * first.itl_p50_ms, rel=0.01)
     added = deployment.frontend_time.ms(4000)
     assert before.metrics[0].ttft_p50_ms == pytest.approx(first.ttft_p50_ms + added)
-    assert accuracy_line(before) == "no measured point for gpt-oss-120b, trtllm, h100"
+    assert accuracy_line(before).endswith(f"({OTHER_RUNS})")
     line = accuracy_line(after)
     assert line.startswith("90% interval, without → with the calibration: ITL p50 ")
-    assert "(not known → ±" in line
+    assert "(±32% → ±" in line
