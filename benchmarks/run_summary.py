@@ -10,7 +10,8 @@ from random import Random
 from statistics import median
 from typing import Any, NamedTuple
 
-from penstock.simulate.accuracy import WIDEST
+from penstock.simulate.accuracy import is_known
+from penstock.simulate.interval import COVERAGE, Interval
 
 # Statistics of each metric, best first: the first that a source states is compared.
 METRICS = {
@@ -25,7 +26,6 @@ QUEUEING = 3.0  # times the lowest TTFT of an arm with this input, above which i
 KEEPS_UP = 0.95  # of the offered rate
 FLAT = 0.7  # of an arm's highest throughput, reached at its middle rate if it saturates
 DIFFERENT = 0.10  # arms whose measured figures differ by less are not ranked
-COVERAGE = 0.9
 NOT_REPLAYED = ("disaggregated", "tiered")  # kinds with a part that the replay does not have
 SAMPLES = 2000  # of the bootstrap
 Row = Mapping[str, Any]
@@ -152,7 +152,7 @@ def coverage(rows: Iterable[Row]) -> list[Covered]:
                         run=row["run"],
                         has_measured=low <= ratio <= high,
                         half_width=(high - low) / 2,
-                        is_printed=high <= WIDEST * low,
+                        is_printed=is_known(Interval(low=low, high=high, points=0)),
                     )
                 )
     return intervals
@@ -207,13 +207,10 @@ def elsewhere(rows: Sequence[Row]) -> dict[str, float]:
 
 def _quantile(metric: str, figures: Sequence[tuple[float, str]]) -> float:
     counts = Counter(run for _, run in figures)
-    weights = [1.0 if metric == "ttft" else 1 / counts[run] for _, run in sorted(figures)]
-    sums = accumulate(weights)
-    ordered = sorted(size for size, _ in figures)
-    needed = COVERAGE * sum(weights)
-    return round(
-        next(size for size, total in zip(ordered, sums, strict=True) if total >= needed), 2
-    )
+    ordered = sorted(figures)
+    sums = list(accumulate(1.0 if metric == "ttft" else 1 / counts[run] for _, run in ordered))
+    rank = next(rank for rank, total in enumerate(sums) if total >= COVERAGE * sums[-1])
+    return round(ordered[rank][0], 2)
 
 
 def _of_run(rows: Sequence[Row]) -> dict[str, Any]:

@@ -217,7 +217,7 @@ def plan_document(plan: Plan, attain: float, graph: str) -> PlanDocument:
         best_aggregated=str(aggregated.candidate) if aggregated else None,
         best_disaggregated=str(disaggregated.candidate) if disaggregated else None,
         speculation=_speculation(plan),
-        router=RouterDocument.of(settings, reason=plan.routing.reason),
+        router=RouterDocument.of(settings, reason=plan.routing),
         headroom=list(headroom(plan, attain)),
         confidence=plan.request.confidence,
         margins=margins_of(plan, attain),

@@ -12,7 +12,7 @@ from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import surest_trials
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
-from penstock.plan.routing import Routing, routed
+from penstock.plan.routing import routed
 from penstock.plan.search import SCALE_STEP, Family, best_of, best_of_family, search
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
@@ -101,7 +101,7 @@ class Plan:
     considered: int  # candidates
     replays: int
     excluded: Mapping[Layout, str]  # layout → why
-    routing: Routing = field(default_factory=Routing)
+    routing: str = ""  # why the winner has its router settings
     # Why no graph of a family was replayed, by `is_disaggregated`.
     unreplayed: Mapping[bool, str] = field(default_factory=dict)
     # What ended the search of a family before a graph met the SLO, by `is_disaggregated`.

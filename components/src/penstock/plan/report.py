@@ -155,7 +155,7 @@ def _statements(plan: Plan, attain: float) -> Iterator[tuple[str, str]]:
     yield "aggregated or disaggregated", kind_line(plan)
     if as_good := "; ".join(ties(plan)):
         yield "as good", as_good
-    yield "router", plan.routing.reason
+    yield "router", plan.routing
     if used := speculation(plan):
         yield "speculation", used
     yield from (("availability", line) for line in availability(plan, attain))

@@ -7,7 +7,7 @@ settings of the winner are chosen on one part of the traffic and confirmed on an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
 from penstock.errors import SimulationError
@@ -38,15 +38,8 @@ LATE = "others were not tried; raise --time-limit"
 TUNING_SHARE = 0.7  # of `--replays`: replays of the settings, in addition to it
 
 
-@dataclass(frozen=True, kw_only=True)
-class Routing:
-    """The router settings of the winner, and why it has them."""
-
-    reason: str = ""
-
-
-def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Trial | None, Routing]:
-    """The winner with its router settings, and why; None: nothing meets the SLO.
+def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Trial | None, str]:
+    """The winner with its router settings, and why it has them; None: nothing meets the SLO.
 
     ``families``: the best of one is replaced by the same graph, or a better one, with other
     settings. ``budget``: replays of the search, which those of this step are in addition to.
@@ -57,12 +50,12 @@ def routed(trials: Trials, families: Sequence[Family], budget: int) -> tuple[Tri
     if rescue := _rescue(trials, winner):
         trial, reason = rescue
     elif winner is None:
-        return None, Routing()
+        return None, ""
     else:
         trial, reason = _tuned(trials, winner, budget)
         trial = _with_fewest(trials, trial)
     families[trial.candidate.is_disaggregated].best = trial
-    return trial, Routing(reason=reason)
+    return trial, reason
 
 
 def _with_fewest(trials: Trials, winner: Trial) -> Trial:

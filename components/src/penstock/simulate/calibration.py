@@ -32,7 +32,6 @@ UNCALIBRATED = "step times without calibration"
 # By engine and GPU: measured / predicted time of a decode step, the median of the sources in the
 # fitting halves of benchmarks/points and benchmarks/runs. `docs/accuracy.md` has their figures.
 STEP_TIMES = {("vllm", "h100"): 1.07, ("vllm", "h200"): 1.07}
-USUAL_STEPS = "decode steps take"  # the start of their note, which a calibration replaces
 DRAFTING = (
     "the replay cannot scale prefill and decode of aggregated workers with speculative decoding "
     "separately"
@@ -183,16 +182,25 @@ def can_scale(deployment: Replayable) -> bool:
 
 def uncalibrated(deployment: Replayable) -> Replayable:
     """The deployment with the step time that is usual for its engine and GPU."""
-    _, gpu, engine = group_of(deployment)
-    step_time = STEP_TIMES.get((engine, gpu))
+    step_time = _usual_step_time(deployment)
     if step_time is None:
         return deployment
     if not can_scale(deployment):
         note = f"decode steps take AISimulate's time, not {step_time} times this, as {DRAFTING}"
         return replace(deployment, assumed=(*deployment.assumed, note))
     pools = tuple(_scaled(pool, Factors(step_time=step_time)) for pool in deployment.pools)
-    note = f"{USUAL_STEPS} {step_time} times AISimulate's time, as measured for {engine}"
-    return replace(deployment, pools=pools, assumed=(*deployment.assumed, note))
+    return replace(deployment, pools=pools, assumed=(*deployment.assumed, _usual_note(deployment)))
+
+
+def _usual_step_time(deployment: Replayable) -> float | None:
+    _, gpu, engine = group_of(deployment)
+    return STEP_TIMES.get((engine, gpu))
+
+
+def _usual_note(deployment: Replayable) -> str:
+    *_, engine = group_of(deployment)
+    times = _usual_step_time(deployment)
+    return f"decode steps take {times} times AISimulate's time, as measured for {engine}"
 
 
 def corrected(deployment: Replayable, factors: Factors) -> Replayable:
@@ -233,7 +241,7 @@ class CalibrationFile:
         if not can_scale(deployment):
             note = f"{UNCALIBRATED}, as {DRAFTING}"
             return replace(deployment, assumed=(*deployment.assumed, note))
-        others = (note for note in deployment.assumed if not note.startswith(USUAL_STEPS))
+        others = (note for note in deployment.assumed if note != _usual_note(deployment))
         return replace(
             corrected(deployment, entry.factors),
             calibration=entry,

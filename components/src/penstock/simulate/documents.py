@@ -183,7 +183,8 @@ class FrontendsDocument(Document):
     needed_replicas: int
     """Number of frontends in which requests do not queue."""
     is_saturated: bool
-    """Whether requests arrive faster than the frontends can serve them; the SLO is missed then."""
+    """Whether requests arrive faster than the frontends can serve them. The SLO is missed then,
+    unless clients wait for responses."""
 
 
 class SimulatedGraph(GraphFigures):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from penstock.simulate.metrics import served_requests
 from penstock.simulate.window import (
     MAX_WARM_UP,
     WARM_UP,
@@ -69,17 +68,25 @@ def rates_in(
     ``requests``: of the complete replay. Those of earlier stages may still run.
     """
     begin, end = (ms - result[FIRST] for ms in (stage.begin_ms, stage.arrivals_end_ms))
-    took = median_duration([r for r in requests if stage.has(result[FIRST] + r.arrived_ms)])
+    took = median_duration(_arrived_in(stage, result, requests))
     warm_up = min(WARM_UP * took, MAX_WARM_UP * (end - begin))
     return RateWindow(begin=begin + warm_up, end=end, requests=requests)
 
 
-def overload_in(part: Mapping[str, Any]) -> Steadiness | None:
+def overload_in(
+    stage: Stage, result: Mapping[str, Any], requests: Sequence[ServedRequest]
+) -> Steadiness | None:
     """The steadiness of a stage whose queue grows; None for others, however short they are.
-    ``part``: as `part_of` returns it."""
-    steadiness = steadiness_of(served_requests(part), None)
+    ``requests``: as in `rates_in`."""
+    steadiness = steadiness_of(_arrived_in(stage, result, requests), None)
     is_growing = not steadiness.is_served or steadiness.is_growing
     return steadiness if steadiness.has_rate and is_growing else None
+
+
+def _arrived_in(
+    stage: Stage, result: Mapping[str, Any], requests: Sequence[ServedRequest]
+) -> list[ServedRequest]:
+    return [request for request in requests if stage.has(result[FIRST] + request.arrived_ms)]
 
 
 def part_of(result: Mapping[str, Any], stage: Stage) -> Mapping[str, Any]:

@@ -107,7 +107,7 @@ class Row:
                     counts_all_requests=True,
                     rates=rates_in(stage, part, served),
                 ),
-                steadiness=overload_in(part),
+                steadiness=overload_in(stage, part, served),
             )
             for part, too_long, served in zip(parts, rejected, requests, strict=True)
         )
