@@ -123,6 +123,30 @@ def test_with_confidence_the_latencies_are_those_that_miss_the_slo(
     assert "Fix: Use --ttft 77ms, which the closest graph meets" in error
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnevenStudy(SimulatedStudy):
+    """The TTFT of the requests is 1 to 100 ms."""
+
+    def _acted(self, deployment: Replayable, acts: Behavior) -> Row:
+        times = [float(i * 37 % 100 + 1) for i in range(100)]
+        uneven = answer(
+            *((100.0 * i, 100.0 * i + t, 100.0 * i + t + 50, 11) for i, t in enumerate(times))
+        )
+        return replace(super()._acted(deployment, acts), results=(uneven,))
+
+
+def test_the_suggested_slo_is_met_by_as_many_requests_as_needed() -> None:
+    """No fewer than 95%, and of a single limit no more."""
+    search = trials({FULL: Behavior(0.1)})
+    search.study = UnevenStudy(**vars(search.study))
+    search.of([TrialSpec(FULL)])
+    for slo, itl in ((Slo(ttft_ms=10), None), (Slo(ttft_ms=10, itl_ms=4), pytest.approx(5.1))):
+        miss = nearest_miss(search, slo)
+        assert miss
+        assert miss.slo.ttft_ms == pytest.approx(95.95 * 1.02, abs=1)
+        assert miss.slo.itl_ms == itl
+
+
 def undecided(workload: LoadedWorkload, steadiness: Steadiness) -> NoPlan:
     """The closest graph meets the SLO for all requests."""
     candidate = aggregated(1)

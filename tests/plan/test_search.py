@@ -10,7 +10,8 @@ import pytest
 
 from penstock.plan.estimate import Estimate, Ranked, rank
 from penstock.plan.request import Objective
-from penstock.plan.search import GROUP, SCALE_STEP, Family, search
+from penstock.plan.search import CLOSEST, GROUP, SCALE_STEP, Family, add_closest, search
+from penstock.plan.sensitivity import closest
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.trials import Deadline, Limit, Trial, Trials, TrialSpec, in_order
 from penstock.simulate.study import SEEDS
@@ -255,6 +256,24 @@ def test_the_highest_scale_is_lowered_until_the_longer_replay_meets_the_slo() ->
 @pytest.mark.parametrize("objective", list(Objective))
 def test_without_a_candidate_that_meets_the_slo_nothing_is_found(objective: str) -> None:
     assert best_candidate({aggregated(2): Behavior(0.001)}, objective) is None
+
+
+@pytest.mark.parametrize("meets", [False, True])
+def test_the_closest_graph_may_be_one_that_the_estimate_does_not_favor(meets: bool) -> None:
+    """Each worker fewer is closer, and the last one may meet the SLO."""
+    goodput = {aggregated(n): 0.9 - n / 100 for n in range(11, CLOSEST + 13)}
+    fewest = aggregated(10)
+    behaviors = {c: Behavior(0.1, goodput=share) for c, share in goodput.items()}
+    behaviors[fewest] = Behavior(2.0 if meets else 0.1, goodput=0.85)
+    by_estimate = sorted(behaviors, key=lambda candidate: -candidate.gpus)
+    tried, families = searched({}, estimated=[], left=0)
+    assert isinstance(tried.study, SimulatedStudy)
+    tried.study.behaviors.update({str(c): acts for c, acts in behaviors.items()})
+    add_closest(tried, by_estimate, families)
+    nearest = closest(tried)
+    assert nearest
+    assert nearest.candidate == fewest
+    assert (families[0].best == nearest) is meets
 
 
 def test_a_tie_goes_to_the_simpler_graph() -> None:

@@ -152,13 +152,17 @@ def test_a_model_on_a_volume_of_the_cluster_is_predicted_by_its_id(id_: str) -> 
     assert timing(deployment)["model"] == "openai/gpt-oss-120b"
 
 
-def test_a_path_in_a_manifest_is_predicted_by_the_model_in_its_name(tmp_path: Path) -> None:
-    sets = ("model.path=/models/gpt-oss-120b",)
+def test_a_manifest_has_its_model_by_the_name_of_its_path_and_its_frontend_cpu(
+    tmp_path: Path,
+) -> None:
+    sets = ("model.path=/models/gpt-oss-120b", "frontend.resources.cpu=1500m")
     text = open_source(GRAPHS / "gpt-oss-120b-b200-disagg.yaml", sets).text
     path = tmp_path / "manifest.yaml"
     path.write_text(text)
     deployment = replayable(open_source(path), Hints(gpu="b200"))
     assert timing(deployment)["model"] == "openai/gpt-oss-120b"
+    assert deployment.frontends
+    assert deployment.frontends.cores == 1.5
 
 
 def test_a_model_without_a_known_id_is_predicted_by_the_given_folder(tmp_path: Path) -> None:

@@ -152,7 +152,9 @@ def test_scaling_events_and_gpu_hours_are_reported() -> None:
     assert "  scaling events: 20 s prefill 1 → 2" in lines
     assert "    80 s prefill 2 → 1" in lines
     assert "all metrics include the start and the end of the workload" in lines
-    document = read_output("simulate", as_json([row], find_workload("short-chat"), [], [None]))
+    document = read_output(
+        "simulate", as_json([row], find_workload("short-chat"), [], [None], 0.95)
+    )
     (scaling,) = document["graphs"][0]["scaling"]
     assert {step["serving"] for step in scaling["workers"]["prefill"]} == {1, 2}
 

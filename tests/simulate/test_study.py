@@ -127,8 +127,9 @@ def test_a_graph_whose_frontends_are_overloaded_misses_the_slo(cores: float, mee
     )
     (verdict,) = report_of(study_of_row).verdicts
     assert (verdict.state is State.MET, reason in verdict.text) == (meets, not meets)
-    document = read_output("simulate", as_json([row], asked.workload, [], [None]))
+    document = read_output("simulate", as_json([row], asked.workload, [], [None], 0.95))
     assert document["graphs"][0]["frontends"]["is_saturated"] is not meets
+    assert document["graphs"][0]["meets_slo"] is meets
 
 
 def test_the_frontends_of_an_overloaded_engine_get_the_requests_that_arrive() -> None:

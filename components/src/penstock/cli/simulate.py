@@ -148,7 +148,7 @@ def _print(
         sets = [known for known, parts in zip(sets, stages, strict=True) for _ in parts]
         rows = [stage for parts in stages for stage in parts]
     if args.json:
-        print(as_json(rows, study.workload, sustained, sets))
+        print(as_json(rows, study.workload, sustained, sets, study.attain))
     if args.json and not args.report:
         return 0
     report = report_of(

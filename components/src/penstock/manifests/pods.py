@@ -87,6 +87,21 @@ class Pod:
         """The PodSpec, whichever API version it is written in; empty if the component has none."""
         return as_mapping(value_at(self.cursor.document.value, self.volumes.path[:-1]))
 
+    @property
+    def cpu(self) -> Any:
+        """CPU that it requests as the file has it; the limit without a request, which Kubernetes
+        uses then; None if neither is set."""
+        for side in ("requests", "limits"):
+            for resources in resources_of(self):
+                if (amount := resources[side]["cpu"].value) is not None:
+                    return amount
+        return None
+
+
+def resources_of(pod: Pod) -> tuple[Cursor, Cursor]:
+    """The `resources` of the main container, and those of a v1alpha1 service."""
+    return pod.containers[0].cursor["resources"], pod.resources
+
 
 def pods(spec: Cursor, api_version: str) -> Iterator[Pod]:
     """The pods of a DynamoGraphDeployment's ``spec``; reports what is missing."""

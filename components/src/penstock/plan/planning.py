@@ -13,7 +13,7 @@ from penstock.plan.evidence import surest_trials
 from penstock.plan.prepare import Space, prepare
 from penstock.plan.request import Objective, PlanRequest
 from penstock.plan.routing import routed
-from penstock.plan.search import SCALE_STEP, Family, best_of, best_of_family, search
+from penstock.plan.search import SCALE_STEP, Family, add_closest, best_of_family, search
 from penstock.plan.sensitivity import Comparison, Headroom, Miss
 from penstock.plan.space import Candidate, Layout
 from penstock.plan.traffic import Traffic
@@ -177,7 +177,7 @@ def plan(
     )
     families = search(trials, ranked)
     if not any(family.best for family in families):
-        _add_hopeful(trials, space, families)
+        add_closest(trials, _by_estimate(space), families)
     trials.left, trials.share = max(trials.left, ANALYSES), 1.0
     winner, routing = routed(trials, families, budget)
     if winner is None:
@@ -331,15 +331,11 @@ def _compared(
     return sensitivity.compared(trials, *pair, base, by_gpus=is_cost, scales=scales)
 
 
-def _add_hopeful(trials: Trials, space: Space, families: Sequence[Family]) -> None:
-    """Replays the best by the estimate, of which the search may have replayed none."""
-    hopeful = sorted(
-        space.candidates,
-        key=lambda c: (-space.estimator.required_capacity(c, space.request), -c.gpus, c.order),
-    )
-    trials.left = max(trials.left, sensitivity.CLOSEST)
-    if best := best_of(trials, hopeful[: sensitivity.CLOSEST]):
-        families[best.candidate.is_disaggregated].best = best
+def _by_estimate(space: Space) -> list[Candidate]:
+    """All candidates, the highest estimated capacity first."""
+    capacity = space.estimator.required_capacity
+    key = {c: (-capacity(c, space.request), -c.gpus, c.order) for c in space.candidates}
+    return sorted(space.candidates, key=key.__getitem__)
 
 
 def _no_plan(trials: Trials, space: Space, families: Sequence[Family]) -> NoPlan:

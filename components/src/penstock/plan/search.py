@@ -14,6 +14,7 @@ from math import floor, log
 from penstock.plan.estimate import Ranked
 from penstock.plan.evidence import neighbors
 from penstock.plan.request import Objective
+from penstock.plan.sensitivity import closest
 from penstock.plan.space import Candidate, allowed
 from penstock.plan.trials import Limit, Trial, Trials, TrialSpec, in_order
 
@@ -31,6 +32,8 @@ FALLS = (0, 6, 14, 28)  # exponents below the estimated scale, at which a climb 
 STEPS_DOWN = 8  # exponents, until a longer replay meets the SLO
 FINALISTS = 2
 BATCH = 4
+CLOSEST = 8  # candidates that are replayed at a time to see how far they miss the SLO
+CLOSER = 3  # steps to a graph that is closer to the SLO, if none meets it
 
 
 @dataclass
@@ -158,6 +161,27 @@ def _near(trials: Trials, best: Trial, ranked: Ranked) -> list[Candidate]:
         no_more = [c for c in near if c.gpus <= best.candidate.gpus]
         near = list(dict.fromkeys([*fewer, *no_more]))
     return near[: COSTLY_LAST if trials.is_costly else NEIGHBORS]
+
+
+def add_closest(
+    trials: Trials, by_estimate: Sequence[Candidate], families: Sequence[Family]
+) -> None:
+    """Replays the best by the estimate, of which the search may have replayed none, and then graphs
+    that differ from the closest in one step, as long as one of them is closer.
+
+    ``by_estimate``: all candidates.
+    """
+    hopeful, before = by_estimate, None
+    for _ in range(CLOSER + 1):
+        trials.left = max(trials.left, CLOSEST)
+        if best := best_of(trials, hopeful[:CLOSEST]):
+            families[best.candidate.is_disaggregated].best = best
+            break
+        nearest = closest(trials)
+        if nearest is None or nearest.candidate == before:
+            break
+        before, tried = nearest.candidate, {trial.candidate for trial in trials.known}
+        hopeful = [c for c in neighbors(before, by_estimate) if c not in tried]
 
 
 def highest_scale(trials: Trials, ranked: Ranked) -> Trial | None:

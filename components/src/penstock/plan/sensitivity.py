@@ -17,7 +17,7 @@ from penstock.errors import InputError
 from penstock.graph.slo import Slo
 from penstock.plan.margin import PREDICTED, highest_factors, latencies
 from penstock.plan.space import Candidate
-from penstock.plan.trials import TIE, Trial, Trials, TrialSpec
+from penstock.plan.trials import TIE, Trial, Trials, TrialSpec, mean_goodput
 from penstock.simulate.model import Replayable
 from penstock.simulate.study import SEEDS, Row
 from penstock.workload.load import Change
@@ -28,7 +28,7 @@ STEPS_DOWN = (0.8, 0.64, 0.5, 0.4, 0.32, 0.25, 0.16, 0.1, 0.05)
 COMPARED = (0.25, 0.5, 1.0, 2.0, 4.0)  # scales of the comparison with disaggregation
 WORTH = 1 / (1 - TIE)  # factor of tokens/s per user from which disaggregation is worth it
 LOOSER = 1.02
-CLOSEST = 8  # candidates that are replayed to see how far they miss the SLO
+STEPS_LOOSER = 10  # from the share that must meet the SLO to all requests
 OUT_OF_TIME = "the time limit was reached"
 T = TypeVar("T")
 
@@ -225,16 +225,22 @@ def _changed_row(
 
 
 def nearest_miss(trials: Trials, slo: Slo) -> Miss | None:
-    """The trial at the planned scale that misses the SLO least; None without trials."""
-    tried = [trial for trial in trials.known if trial.row.scale == 1.0]
-    if not tried:
+    """The candidate that misses the SLO least, confirmed; None without trials at the planned
+    scale."""
+    if (best := closest(trials)) is None:
         return None
-    best = trials.with_losses(trials.confirmed(max(tried, key=nearness)))
+    best = trials.with_losses(trials.confirmed(best))
     possible = slo
     if best.losses.keys() == trials.losses_of(best.candidate).keys():
         for row in best.rows:
             possible = _met_by(trials, row, possible)
     return Miss(trial=best, slo=possible, scale=_lower(trials, best))
+
+
+def closest(trials: Trials) -> Trial | None:
+    """The trial at the planned scale that misses the SLO least; None without one."""
+    tried = (trial for trial in trials.known if trial.row.scale == 1.0)
+    return max(tried, key=nearness, default=None)
 
 
 def nearness(trial: Trial) -> tuple[float, ...]:
@@ -254,12 +260,18 @@ def _lower(trials: Trials, best: Trial) -> float | None:
 
 
 def _met_by(trials: Trials, row: Row, slo: Slo) -> Slo:
-    """``slo`` with its missed parts loosened until enough requests meet all parts.
+    """``slo`` with its missed parts loosened until enough requests meet all parts; as it is if
+    they never do.
 
     With `--confidence`, at the upper end of the intervals; a part without one stays.
     """
-    confidence = trials.deployments.request.confidence
+    confidence, needed = trials.deployments.request.confidence, trials.study.attain
     factors = highest_factors(row, confidence) if confidence else PREDICTED
-    reached = latencies(row, slo, (1 + trials.study.attain) / 2, factors)
-    loosened = {part.field: max(limit, ms * LOOSER) for part, limit, ms in reached}
-    return slo.model_copy(update=loosened)
+    for step in range(STEPS_LOOSER + 1):
+        share = needed + (1 - needed) * step / STEPS_LOOSER
+        reached = latencies(row, slo, share, factors)
+        loosened = {part.field: max(limit, ms * LOOSER) for part, limit, ms in reached}
+        possible = slo.model_copy(update=loosened)
+        if mean_goodput(row.with_slo(possible)) >= needed:
+            return possible
+    return slo  # too many requests do not finish

@@ -188,8 +188,11 @@ class FrontendsDocument(Document):
 
 
 class SimulatedGraph(GraphFigures):
-    """One deployment with its working set and its frontends."""
+    """One deployment with its verdict, its working set and its frontends."""
 
+    meets_slo: bool | None
+    """Whether enough requests (`--attain`) meet the SLO, and the frontends are not overloaded; null
+    without an SLO."""
     frontends: FrontendsDocument | None
     """Load of the frontends; null for a manifest without one."""
 
@@ -235,13 +238,16 @@ def as_json(
     loaded: LoadedWorkload,
     sustained: Sequence[SustainedLoad],
     sets: Sequence[WorkingSet | None],
+    attain: float,
 ) -> str:
-    """``sets``: the working set of each row."""
+    """``sets``: the working set of each row. ``attain``: share of requests that must meet the
+    SLO."""
     return SimulateDocument.of(
         workload=loaded.workload,
         graphs=[
             SimulatedGraph(
                 **_figures(row),
+                meets_slo=row.meets_slo(attain),
                 frontends=_frontends_document(row.frontend_load),
                 working_set=working_set_document(working_set),
             )

@@ -24,7 +24,6 @@ from penstock.engines.parsers import (
 from penstock.engines.table import ENGINES
 from penstock.environments.dynamo import parsers_python
 from penstock.errors import LaunchError, PenstockError, Problem, SimulationError
-from penstock.graph.model import Graph
 from penstock.graph.slo import Slo
 from penstock.manifests.deployment import Engine, Launch, Role
 from penstock.manifests.source import Source
@@ -141,7 +140,7 @@ def _replayable(
     graph = source.loaded.graph if source.loaded else None
     builder = _PoolBuilder(serving, graph.hardware.fabric if graph else None, acceptance)
     pools = [builder.pool(w, p) for w, p in zip(workers, parsed, strict=False) if w.component.gpus]
-    frontends = _frontends(serving, graph, parsed[len(workers) :])
+    frontends = _frontends(serving, parsed[len(workers) :])
     files = serving.frontends[0][1].files if serving.frontends else {}
     roles = {worker.role for worker in workers}
     replicas = frontends.replicas if frontends else 1
@@ -167,17 +166,17 @@ def _replayable(
 
 
 def _frontends(
-    serving: ServingDeployment, graph: Graph | None, parsed: Sequence[Parsed | NotParsed]
+    serving: ServingDeployment, parsed: Sequence[Parsed | NotParsed]
 ) -> Frontends | None:
     """None for a manifest without one. ``parsed``: the frontends' command lines."""
     if not serving.frontends:
         return None
     settings = next((launch.settings for launch in parsed if isinstance(launch, Parsed)), {})
-    cpu = graph.frontend.resources.cpu if graph else None
+    cpu = serving.pods[serving.frontends[0][0].name].cpu
     return Frontends(
         replicas=sum(component.replicas for component, _, _ in serving.frontends),
         tokenizer=settings.get("tokenizer_backend") or DEFAULT,
-        cores=quantity_of(cpu) if cpu else None,
+        cores=quantity_of(cpu) or None,
     )
 
 

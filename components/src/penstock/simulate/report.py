@@ -302,9 +302,11 @@ def sustained_load_line(load: SustainedLoad, loaded: LoadedWorkload) -> str:
     share = load.highest.goodput or 0.0
     more = "; no higher scale was tried"
     if load.lowest_failing is not None:
-        higher = f"scale × {load.lowest_failing.scale:.2f}: {_why_missed(load.lowest_failing)}"
+        higher = (
+            f"scale × {significant(load.lowest_failing.scale)}: {_why_missed(load.lowest_failing)}"
+        )
         more = f"; at {higher}" if load.lowest_failing.overloads_frontends else ""
-    what = f"{name} meets the SLO at scale × {load.highest.scale:.2f} ({arrival})"
+    what = f"{name} meets the SLO at scale × {significant(load.highest.scale)} ({arrival})"
     return f"{what}: {share:.1%} of requests{more}{_length(loaded, load.highest.scale)}"
 
 
@@ -322,7 +324,7 @@ def _length(loaded: LoadedWorkload, scale: float) -> str:
         return ""
     return (
         f". These figures are of a replay with {count_of(long, 'request')}, in which a growing "
-        f"queue shows; `--scale {scale:.2f}` replays {once:,}"
+        f"queue shows; `--scale {significant(scale)}` replays {once:,}"
     )
 
 
@@ -401,7 +403,7 @@ def _verdict(study: Simulated, row: Row) -> Verdict:
     )
     if (load := row.frontend_load) and row.overloads_frontends:
         why = load.warning
-    scale = f" at scale × {row.scale:.2f}" if study.sustained else ""
+    scale = f" at scale × {significant(row.scale)}" if study.sustained else ""
     return Verdict(state, f"SLO {state} by {name}{scale}: {why}")
 
 

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 from penstock.errors import InputError
+from penstock.graph.slo import Slo
 from penstock.simulate.frontend import FrontendLoad
 from penstock.simulate.metrics import ReplayMetrics, replay_metrics, served_requests
 from penstock.simulate.model import Replayable
@@ -41,6 +42,7 @@ from penstock.simulate.window import (
     Steadiness,
     least_steady,
 )
+from penstock.text.numbers import significant
 from penstock.workload.duration import (
     exceeds_conversation_limit,
     exceeds_sample_limit,
@@ -208,6 +210,13 @@ class Row:
     def goodput(self) -> float | None:
         shares = [seed.goodput for seed in self.metrics if seed.goodput is not None]
         return median(shares) if shares else None
+
+    def with_slo(self, slo: Slo) -> Row:
+        """The same replays judged by another SLO."""
+        deployment = replace(self.replayable, slo=slo)
+        gpus, too_long = deployment.gpus, self.too_long
+        seeds = tuple(replay_metrics(result, gpus, slo, too_long) for result in self.results)
+        return replace(self, replayable=deployment, metrics=seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,5 +478,5 @@ class _Search:
         if self._say:
             share = f"{row.goodput or 0.0:.0%} within the SLO"
             what = "frontends overloaded" if row.overloads_frontends else share
-            self._say(f"{self._deployment.name}: scale × {scale:.2f}: {what}")
+            self._say(f"{self._deployment.name}: scale × {significant(scale)}: {what}")
         return row

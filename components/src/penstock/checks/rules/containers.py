@@ -11,7 +11,6 @@ from typing import Any
 from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Launch
-from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.versions import dynamo_version
@@ -134,11 +133,6 @@ def number_of(text: Any) -> float | None:
     except ValueError:
         return None
     return number if number == number else None
-
-
-def resources_of(pod: Pod) -> tuple[Cursor, Cursor]:
-    """The `resources` of the main container, and those of a v1alpha1 service."""
-    return pod.containers[0].cursor["resources"], pod.resources
 
 
 def security_context(pod: Pod) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.rules.containers import mappings, resources_of, security_context, truth
+from penstock.checks.rules.containers import mappings, security_context, truth
 from penstock.checks.rules.kv_transfer.agreement import effective_backend
 from penstock.checks.rules.kv_transfer.transfer import (
     has_connector,
@@ -17,6 +17,7 @@ from penstock.checks.rules.kv_transfer.transfer import (
 from penstock.checks.rules.kv_transfer.vllm_connectors import NIXL, SECTION, connector_of
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine, Role
+from penstock.manifests.pods import resources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import all_node_labels, node_labels
 from penstock.serving.worker import Worker

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.checks.rules.containers import resources_of, security_context
+from penstock.checks.rules.containers import security_context
 from penstock.manifests.deployment import Engine
+from penstock.manifests.pods import resources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import Worker
 from penstock.text.values import as_mapping, positive_int

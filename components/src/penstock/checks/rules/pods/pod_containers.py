@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.checks.rules.containers import mappings, resources_of
+from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Component, Engine, Role
 from penstock.manifests.documents import Cursor
-from penstock.manifests.pods import Container, Pod
+from penstock.manifests.pods import Container, Pod, resources_of
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.worker import WORKERS
 from penstock.text.names import nearest

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from penstock.checks.rules.containers import mappings, resources_of, security_context
+from penstock.checks.rules.containers import mappings, security_context
 from penstock.engines.settings import Location
 from penstock.manifests.deployment import Engine
+from penstock.manifests.pods import resources_of
 from penstock.models.known import has_nvfp4, last_part
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.understand import node_labels
