@@ -27,7 +27,7 @@ from typing import Any
 
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import neighbors
-from penstock.plan.planning import NoPlan, Plan, complete_workload, plan
+from penstock.plan.planning import Cost, NoPlan, Plan, complete_workload, plan
 from penstock.plan.prepare import prepare
 from penstock.plan.request import Objective
 from penstock.plan.space import Candidate
@@ -199,6 +199,7 @@ def compare(case: Case) -> dict[str, Any]:
             complete = complete_workload(loaded, answer.workload)
             if isinstance(answer, Plan):
                 complete = answer.complete
+            is_costly = Cost.of(answer.workload, space.traffic).is_high
             samples = [
                 Trials(
                     study=Study(
@@ -207,6 +208,7 @@ def compare(case: Case) -> dict[str, Any]:
                     deployments=Deployments(request),
                     left=UNLIMITED,
                     say=progress,
+                    is_costly=is_costly,
                     complete=complete,
                 )
                 for seed in SEEDS

@@ -25,8 +25,8 @@ from penstock.text.numbers import count_of
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS, exceeds_plan_limit, planned_requests
 from penstock.workload.load import LoadedWorkload
 
-# The time of a replay on one core of a shared machine, measured with benchmarks/plan_cases.py.
-PER_REQUEST_S, PER_TOKEN_S = 0.9e-3, 1.2e-6  # of output
+# CPU time of a replay, fitted to those of the requests in benchmarks/plan_cases.py.
+PER_REQUEST_S, PER_INPUT_S, PER_OUTPUT_S = 0.25e-3, 4e-8, 1.5e-6  # the latter two for a token
 COSTLY_S = 1.5  # of a replay; with more, one longer replay is better than several short ones
 LONGEST_REPLAY_S = 5.0  # with more, a search replays a part of the workload
 LEAST_REQUESTS = 2000  # of such a part
@@ -47,8 +47,9 @@ class Cost:
     @staticmethod
     def of(workload: LoadedWorkload, traffic: Traffic) -> Cost:
         """``workload``: as a search replays it."""
-        requests = planned_requests(workload.workload, 1.0)
-        return Cost(replay_s=requests * (PER_REQUEST_S + PER_TOKEN_S * traffic.output))
+        requests, prompt = planned_requests(workload.workload, 1.0), traffic.cached + traffic.fresh
+        tokens_s = PER_INPUT_S * prompt + PER_OUTPUT_S * traffic.output
+        return Cost(replay_s=requests * (PER_REQUEST_S + tokens_s))
 
     @property
     def is_high(self) -> bool:

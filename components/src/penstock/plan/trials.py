@@ -292,12 +292,13 @@ class Trials:
     def _long_rows(self, trial: Trial, loaded: LoadedWorkload) -> list[Row]:
         """Steady rows of the complete graph, and of what is left after each loss. One sample is
         enough, except of conversations, whose rates differ: others follow until one decides that
-        the SLO is missed."""
+        the SLO is missed, unless replays are costly."""
         left = self.deployments.of(list(self.losses_of(trial.candidate).values()))
         deployments = [trial.row.replayable, *(deployment for _, deployment in left)]
         study = replace(self.study, seeds=1, workload=loaded)
         rows = study.steady_rows(deployments, None, self.meets_slo)
-        for number in range(1, SEEDS if loaded.workload.conversation else 1):
+        is_enough = self.is_costly or loaded.workload.conversation is None
+        for number in range(1, 1 if is_enough else SEEDS):
             if self._is_missed(rows):
                 break
             study = replace(study, first_seed=self.study.first_seed + number)
