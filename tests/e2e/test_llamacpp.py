@@ -295,6 +295,16 @@ def test_a_client_that_leaves_frees_its_slot(graph: GraphProcess) -> None:
     assert _gauge(graph, "decode", "llamacpp_generated_tokens_total") - before < 1500
 
 
+def test_prompts_whose_clients_have_left_are_not_computed(tmp_path: Path) -> None:
+    """An aggregated worker, which Dynamo tells that a client has left."""
+    sets = ("prefill=null", "decode=null", "worker.replicas=1")
+    arguments = ["--port", "0", *(word for text in sets for word in ("--set", text))]
+    copy = copy_graph("quickstart", tmp_path)
+    with running_graph(copy, tmp_path, *arguments, env={}) as process:
+        found = verified(process, "cancel")["cancel"]
+    assert found.startswith("pass"), found
+
+
 def test_the_probes_of_verify_pass(graph: GraphProcess) -> None:
     assert [v for v in verified(graph, *PROBES).values() if not v.startswith("pass")] == []
 

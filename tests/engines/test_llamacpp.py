@@ -45,7 +45,8 @@ def test_the_configuration_file_becomes_effective_settings() -> None:
 def test_what_is_unset_is_llama_cpps_own_choice() -> None:
     unset = effective()
     assert (unset.max_sequences.value, unset.block_size.value) == (4, 16)
-    for value in (unset.max_length, unset.kv_blocks, unset.max_batch_tokens):
+    assert unset.max_batch_tokens == Value(256, "n_batch")
+    for value in (unset.max_length, unset.kv_blocks):
         assert isinstance(value, Unset)
 
 

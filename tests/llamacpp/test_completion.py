@@ -267,6 +267,9 @@ def test_an_output_of_one_token_needs_no_slot_of_decode() -> None:
     (chunk,) = decode.chunks(decode.completion(max_tokens=1), handed)
     assert (chunk["token_ids"], chunk["finish_reason"]) == ([7], "length")
     assert decode.server.bodies == []
+    assert prefill.files.pending == 1
+    handed.discard()  # as the engine does at the end of each request
+    handed.discard()
     assert prefill.files.pending == 0
 
 

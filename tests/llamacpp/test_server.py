@@ -193,7 +193,7 @@ def test_leaving_a_stream_closes_its_connection() -> None:
     ("options", "set_"),
     [
         ({}, {}),
-        ({"n_gpu_layers": -1, "n_batch": 512}, {"n_gpu_layers": 9999, "n_batch": 512}),
+        ({"n_gpu_layers": -1, "n_ubatch": 64}, {"n_gpu_layers": 9999, "n_ubatch": 64}),
         ({"n_gpu_layers": 0}, {"n_gpu_layers": 0}),
         ({"n_gpu_layers": 24}, {"n_gpu_layers": 24}),
     ],

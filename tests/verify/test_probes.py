@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import select
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +23,7 @@ from penstock.manifests.source import open_source
 from penstock.metrics import Metrics, parse
 from penstock.verify.expected import Expectations, read_expectations
 from penstock.verify.preflight import require_endpoint
-from penstock.verify.probes import NOT_COVERED, PROBES, run_probes
+from penstock.verify.probes import NOT_COVERED, PROBES, responses, run_probes
 from penstock.verify.result import Verdict
 from penstock.verify.target import ProbeTarget
 from tests.support.emulated_cluster.api_server import ApiServer
@@ -432,3 +436,56 @@ def test_topology_names_the_pools_that_the_graph_declares_without_replicas(
     assert text.strip() == (
         "1 prefill, 0 decode or aggregated, generation n-1; the graph declares 0 replicas of decode"
     )
+
+
+class OneWorker:
+    """Computes a prompt at a time, and may go on when the client has left."""
+
+    def __init__(self, token_s: float, cancels: bool, component: str) -> None:
+        self._token_s, self._cancels = token_s, cancels
+        worker = {"namespace": "n", "component": component, "instance_id": 1}
+        instances = [{**worker, "endpoint": "generate"}]
+        self._lists = json.dumps({"data": [{"id": "m"}], "instances": instances}).encode()
+        self._computes = threading.Lock()
+
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
+        if request.path != "/v1/completions":
+            respond(request, self._lists)
+            return
+        tokens = len(json.loads(body_of(request))["prompt"])
+        with self._computes:
+            left = tokens * self._token_s
+            while left > 0 and not (self._cancels and has_left(request)):
+                time.sleep(min(left, 0.005))
+                left -= 0.005
+        with suppress(ConnectionError):
+            respond(request, b'data: {"choices": []}\n\n')
+
+
+def has_left(request: BaseHTTPRequestHandler) -> bool:
+    readable, _, _ = select.select([request.connection], [], [], 0)
+    return bool(readable) and not request.connection.recv(1, socket.MSG_PEEK)
+
+
+@pytest.mark.parametrize(
+    ("token_s", "cancels", "component", "expected_verdict", "words"),
+    [
+        (1e-3, True, "backend", Verdict.PASS, "the clients of 4 prompts of 256 tokens left"),
+        (1e-3, False, "backend", Verdict.FAIL, "prefills run to the end without a client"),
+        (1e-3, False, "prefill", Verdict.PASS, "Dynamo does not tell prefill workers that"),
+        (1e-6, False, "backend", Verdict.PASS, "2048 tokens take 0.0 s, too short to see"),
+    ],
+)
+def test_a_short_request_does_not_wait_for_prompts_whose_clients_have_left(
+    monkeypatch: pytest.MonkeyPatch,
+    token_s: float,
+    cancels: bool,
+    component: str,
+    expected_verdict: Verdict,
+    words: str,
+) -> None:
+    monkeypatch.setattr(responses, "PREFILL_S", 0.2)
+    worker = OneWorker(token_s, cancels, component)
+    with serving(worker.handle) as url:
+        found = responses.canceled_prefills(ProbeTarget(url=url), "free", 4096)
+    assert (found.verdict, words in found.detail) == (expected_verdict, True), found

@@ -39,7 +39,7 @@ def effective(
         served_names=(name,) if name else (),
         block_size=Value(options["block_size"], "block_size"),
         max_sequences=Value(options["n_parallel"], "n_parallel"),
-        max_batch_tokens=_set(options, "n_batch"),
+        max_batch_tokens=Value(options["n_batch"], "n_batch"),
         max_length=Unset(unset) if length is None else Value(length, "n_ctx_seq"),
         kv_blocks=_kv_blocks(options),
         ranks=Value(1, "llama.cpp has one rank"),
@@ -49,11 +49,6 @@ def effective(
         endpoint=explicit_endpoint(launch, settings),
         not_simulated=parser_lines(settings),
     )
-
-
-def _set(options: Mapping[str, Any], name: str) -> Value | Unset:
-    option = options[name]
-    return Unset("llama.cpp's default applies") if option is None else Value(option, name)
 
 
 def _kv_blocks(options: Mapping[str, Any]) -> Value | Unset:

@@ -41,6 +41,11 @@ class KvTransfer:
     def write(self) -> dict[str, Any]:
         return {"kv": self.kv, "cached": self.cached, "first": self.first}
 
+    def discard(self) -> None:
+        """Let the prefill worker free the KV, which is not needed any more."""
+        if self.kv is not None:
+            shared_memory.discard(self.kv)
+
 
 @dataclass(kw_only=True)
 class Completion:
@@ -108,8 +113,6 @@ class Completion:
             self._given = len(self._output)
             ends = self._ends(None)
             if ends:
-                if transferred.kv is not None:
-                    shared_memory.discard(transferred.kv)
                 yield {**first, **self._end(ends, transferred.cached)}
                 return
             yield {**first, "completion_usage": self._usage(transferred.cached)}

@@ -66,8 +66,12 @@ class LlamaCppConfig(Spec):
             "share them."
         ),
     )
-    n_batch: Positive | None = Field(
-        default=None, description="Logical batch size in tokens; if unset, llama.cpp's default."
+    n_batch: Positive = Field(
+        default=256,
+        description=(
+            "Logical batch size in tokens. Between batches, other requests begin, and those whose "
+            "client has left end, so a large batch delays them."
+        ),
     )
     n_ubatch: Positive | None = Field(
         default=None,

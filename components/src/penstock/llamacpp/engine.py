@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +31,7 @@ from dynamo.llm import ModelInput
 from penstock.gguf.folder import TOKENIZER, write_folder
 from penstock.llamacpp import server
 from penstock.llamacpp.arguments import Arguments, parse
+from penstock.llamacpp.cancellation import until
 from penstock.llamacpp.completion import Completion, KvTransfer
 from penstock.llamacpp.grammar import Grammars, Output
 from penstock.llamacpp.metrics import Metrics
@@ -124,12 +126,28 @@ class LlamaCppEngine(LLMEngine):
             )
 
     async def generate(self, request: Any, context: Any) -> AsyncGenerator[GenerateChunk, None]:
-        """Chunks of tokens as llama.cpp sends them."""
+        """Chunks of tokens as llama.cpp sends them. When the client has left, the request gives up
+        its slot or its place in the queue, also before its first token."""
+        async for chunk in until(context.async_killed_or_stopped(), self._chunks(request)):
+            yield chunk
+
+    async def _chunks(self, request: Any) -> AsyncGenerator[GenerateChunk, None]:
         normalize_request_token_ids(request)
         transferred = None
         if self._mode is DisaggregationMode.DECODE and not is_probe(request):
             result = require_prefill_result(request, self._mode)
             transferred = KvTransfer.read(result["disaggregated_params"])
+        try:
+            async with aclosing(self._completed(request, transferred)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            if transferred is not None:
+                transferred.discard()
+
+    async def _completed(
+        self, request: Any, transferred: KvTransfer | None
+    ) -> AsyncGenerator[GenerateChunk, None]:
         asked = read_request(request, self._context_length, self._config.sampling)
         if asked.has_optional_grammar and await self._grammars.problem(asked.body):
             # A schema of a tool has a keyword that llguidance lacks. vLLM does not refuse it.
@@ -144,8 +162,9 @@ class LlamaCppEngine(LLMEngine):
             return
         async with followed as output:
             completion = self._completion(asked, output)
-            async for chunk in completion.chunks(transferred):
-                yield cast(GenerateChunk, chunk)
+            async with aclosing(completion.chunks(transferred)) as chunks:
+                async for chunk in chunks:
+                    yield cast(GenerateChunk, chunk)
 
     def _completion(self, asked: Asked, output: Output | None = None) -> Completion:
         assert self._server is not None, "generate before start"

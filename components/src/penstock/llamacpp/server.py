@@ -31,7 +31,7 @@ GRAMMAR_ERRORS = {
     "Unexpected empty grammar stack": "The grammar of this request contains a token that ends the "
     "output. Remove it: llama.cpp adds it at the end of the grammar.",
 }
-OPTIONAL = ("n_batch", "n_ubatch", "n_gpu_layers")
+OPTIONAL = ("n_ubatch", "n_gpu_layers")
 ALL_LAYERS = 9999  # more than any model has; -1 is llama.cpp's default: as many as fit
 
 
@@ -49,6 +49,7 @@ def start(model: str, config: LlamaCppConfig, context_length: int) -> LlamaServe
     params.slot_save_path = KV_FOLDER
     params.endpoint_slots = True
     params.n_threads_http = config.n_parallel + 4
+    params.n_batch = config.n_batch
     params.cache_ram_mib = 0  # its content would not be in the KV events
     # Otherwise llama.cpp drops the KV before a sliding window, and computes a shorter prefix again.
     params.swa_full = True

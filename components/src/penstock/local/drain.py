@@ -17,6 +17,7 @@ POLL_S = 0.2
 SETTLE_S = 2.0
 UNANSWERED = 5  # polls in a row without a response: the worker hangs
 HUNG_S = 10.0  # the grace period of a worker that hangs
+ABANDONED_S = 3.0  # of a worker whose requests have no client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,22 +40,27 @@ async def drain(
 ) -> DrainResult:
     """Return when no process of the replica runs; takes little more than its grace period at most.
 
-    ``settle_s``: seconds that a worker must be idle before SIGTERM; 0 when no frontend is left.
+    ``settle_s``: seconds that a worker must be idle before SIGTERM; 0 when no frontend is left, so
+    that nobody waits for what still runs.
     ``with_generation``: all workers of its generation stop together. A request that one of them has
     begun must find the others, so the worker stays registered until it is idle.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + replica.program.grace_s
-    unfinished = 0
-    if replica.worker_id is not None:
-        if settle_s:  # without a frontend, no request comes; Dynamo removes what it registered
-            unregister = discovery.remove_model_card if with_generation else discovery.remove
-            await unregister(replica.worker_id)
+    unfinished, is_abandoned = 0, False
+    if replica.worker_id is not None and settle_s:
+        unregister = discovery.remove_model_card if with_generation else discovery.remove
+        await unregister(replica.worker_id)
         unfinished, hung = await _finish(replica, prober, deadline, settle_s)
         if hung:
             deadline = min(deadline, clock() + HUNG_S)
+    elif replica.worker_id is not None:  # Dynamo removes what it registered
+        status = await prober.worker(replica.system_port or 0)
+        is_abandoned = status is None or status.inflight > 0
+        if is_abandoned:
+            deadline = min(deadline, clock() + ABANDONED_S)
     replica.child.signal(signal.SIGTERM)
-    killed = not await wait_for_exit(replica, deadline)
+    killed = not await wait_for_exit(replica, deadline) and not is_abandoned
     replica.child.kill()
     if replica.worker_id is not None:
         await discovery.remove(replica.worker_id)

@@ -9,6 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -230,6 +231,18 @@ class ProbeTarget:
                         yield None if data == "[DONE]" else json.loads(data)
         except httpx.HTTPError as error:
             raise NoResponseError(f"the stream was interrupted: {error!r}") from None
+
+    def leave(self, prompt: list[int], after_s: float) -> None:
+        """Sends a streamed completion, and closes the connection after ``after_s`` seconds without
+        an event, or at the first one."""
+        body = {**self._body(prompt, 1, {}), "stream": True}
+        limit = httpx.Timeout(after_s, connect=GET_S)
+        url = f"{self.url}/v1/completions"
+        with (
+            suppress(httpx.TimeoutException),
+            self._client.stream("POST", url, json=body, timeout=limit) as response,
+        ):
+            next(response.iter_lines(), None)
 
     def prompt(self, tokens: int) -> list[int]:
         """A new random prompt of token ids; they exist in every vocabulary served here."""

@@ -53,7 +53,7 @@ NOT_COVERED: Mapping[str, str] = {
     "greedy": "whether the output is the model's: a wrong output that repeats passes",
     "reasoning-parser": "streams, and other prompts",
     "tool-call-parser": "streams, several calls, and other tools",
-    "cancel": "requests in a queue or in prefill, and requests without a stream",
+    "cancel": "requests without a stream, and prefills of over 16 workers",
     "migration": "whether a request survives the loss of its worker, which `penstock drill` tests",
 }
 

@@ -6,10 +6,12 @@ import json
 import re
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from penstock.manifests.deployment import Role
 from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
-from penstock.verify.target import ApiResponse, ProbeTarget
+from penstock.verify.target import ApiResponse, NotReportedError, ProbeTarget
 
 CONTEXT_LENGTH = "dynamo_frontend_model_context_length"
 SHORT_OUTPUT = 4  # tokens
@@ -239,6 +241,18 @@ def tool_call_parser(target: ProbeTarget) -> ProbeResult:
 
 
 CANCELED_PROMPT = 16
+SHORT_PREFILL = 64  # tokens; the first prompt has twice as many
+PREFILL_S = 0.5  # of the prompts whose clients leave, more than of a short one
+PREFILLS, MOST_PREFILLS = 4, 64  # of each worker, and of all
+LEFT = 0.25  # share of the time of a prefill, after which clients leave
+# Times a prefill, which a short request may wait: an engine may end one that it has begun.
+MOST_WAITED = 2.0
+WITHOUT_CLIENT = "prefills run to the end without a client"
+REMOTE = (
+    f"{WITHOUT_CLIENT}, because Dynamo does not tell prefill workers that a client has left "
+    "(github.com/ai-dynamo/dynamo/issues/13691)"
+)
+LIMIT = "Limit at the gateway how many requests a client may send"
 CANCEL_S = 5.0
 INFLIGHT = ("dynamo_component_inflight_requests",)
 RUNNING = (
@@ -249,7 +263,7 @@ RUNNING = (
 
 
 def cancel(target: ProbeTarget) -> ProbeResult:
-    """A client that disconnects frees its slot: its request is canceled."""
+    """A client that disconnects frees its slot: its request is canceled, also in prefill."""
     metrics = target.metrics()
     limit = int(metrics.gauge(CONTEXT_LENGTH, model=target.model) or 0)
     before = metrics.total(INFLIGHT, dynamo_endpoint="generate")
@@ -280,9 +294,58 @@ def cancel(target: ProbeTarget) -> ProbeResult:
         )
     running = target.metrics().total(RUNNING)
     engine = "" if running is None else f", {running:.0f} running in the engines"
-    return passed(
-        f"the slot was free {time.monotonic() - client_left:.1f} s after the client left{engine}"
+    free = f"the slot was free {time.monotonic() - client_left:.1f} s after the client left{engine}"
+    return canceled_prefills(target, free, limit)
+
+
+def canceled_prefills(target: ProbeTarget, free: str, limit: int) -> ProbeResult:
+    """Whether a short request has to wait for prompts whose clients left before the first token.
+
+    ``free``: what is known about streams. ``limit``: the context length.
+    """
+    short_s = min(_first_token_s(target, CANCELED_PROMPT) for _ in range(2))
+    tokens, long_s = SHORT_PREFILL, 0.0
+    while long_s < short_s + PREFILL_S and tokens <= limit // 4:
+        tokens *= 2
+        long_s = _first_token_s(target, tokens)
+    if long_s < short_s + PREFILL_S:
+        fast = f"{tokens} tokens take {long_s:.1f} s"
+        return passed(f"{free}; {fast}, too short to see whether a prefill is canceled")
+    prefilling, are_remote = _prefilling(target)
+    count = min(PREFILLS * prefilling, MOST_PREFILLS)
+    prompts = [target.prompt(tokens) for _ in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(lambda prompt: target.leave(prompt, long_s * LEFT), prompts))
+    after_s = _first_token_s(target, CANCELED_PROMPT)
+    waited = (
+        f"after the clients of {count} prompts of {tokens} tokens left, a short request took "
+        f"{after_s:.1f} s ({short_s:.1f} s before; one such prompt takes {long_s:.1f} s)"
     )
+    if after_s <= short_s + MOST_WAITED * long_s:
+        return passed(f"{free}; {waited}")
+    if are_remote:  # nothing in the graph is wrong
+        return passed(f"{free}; {waited}: {REMOTE}. {LIMIT}")
+    return failed(f"{free}; {waited}: {WITHOUT_CLIENT}", LIMIT)
+
+
+def _prefilling(target: ProbeTarget) -> tuple[int, bool]:
+    """(number of the workers that compute prompts, 1 if it is not known; whether these are prefill
+    workers)."""
+    try:
+        roles = [instance.role for instance in target.instances()]
+    except NotReportedError:
+        return 1, False
+    prefills = roles.count(Role.PREFILL)
+    return prefills or len(roles) or 1, prefills > 0
+
+
+def _first_token_s(target: ProbeTarget, tokens: int) -> float:
+    """Seconds until the first token of a new prompt."""
+    started = time.monotonic()
+    stream = target.stream(target.prompt(tokens), 1)
+    next(stream, None)
+    stream.close()
+    return time.monotonic() - started
 
 
 def _inflight(target: ProbeTarget) -> float:
