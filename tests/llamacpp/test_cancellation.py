@@ -59,7 +59,8 @@ def test_it_ends_when_it_is_closed_or_cancelled() -> None:
                 seen.append(number)
 
         task = asyncio.ensure_future(read())
-        await asyncio.sleep(0.02)
+        while seen != [1, 2]:
+            await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task])
         return seen

@@ -41,7 +41,7 @@ async def drain(
     """Return when no process of the replica runs; takes little more than its grace period at most.
 
     ``settle_s``: seconds that a worker must be idle before SIGTERM; 0 when no frontend is left, so
-    that nobody waits for what still runs.
+    that no client waits for what still runs.
     ``with_generation``: all workers of its generation stop together. A request that one of them has
     begun must find the others, so the worker stays registered until it is idle.
     """
