@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from penstock.plan.sensitivity import OUT_OF_TIME, sensitivity_rows
 from penstock.plan.traffic import Traffic
 from penstock.plan.trials import Deadline, Limit, TrialSpec
 from penstock.simulate.model import Replayable
-from penstock.simulate.replay import late
+from penstock.simulate.replay import Cache, Replays, late
 from penstock.simulate.study import Progress, Row
 from penstock.workload.duration import MAX_REPLAYED_REQUESTS
 from penstock.workload.load import LoadedWorkload, find_workload, parse_workload
@@ -60,6 +61,28 @@ def test_a_partial_result_has_the_best_trials_first() -> None:
     assert all(len(line) <= 80 for line in lines[2:])
     (only,) = partial_lines([], request("cost"), 0.95, 80)
     assert "0 candidates" in only
+
+
+@pytest.mark.slow  # renders a graph
+def test_an_interrupt_keeps_the_trials_that_ended_before_the_one_that_was_awaited() -> None:
+    first, second, third = (aggregated(replicas) for replicas in (1, 2, 3))
+    search = trials({first: Behavior(2.0), second: Behavior(2.0)})
+    has_third_begun = threading.Event()  # so the second one, in the same thread, has ended
+
+    class Interrupted(SimulatedStudy):
+        def rows(self, deployments: Sequence[Replayable], progress: Progress | None) -> list[Row]:
+            if deployments[0].name == str(third):
+                has_third_begun.set()
+            if deployments[0].name == str(first):
+                assert has_third_begun.wait(10)
+                raise KeyboardInterrupt
+            return super().rows(deployments, progress)
+
+    replays = Replays(Cache(None, ""), processes=2)
+    search.study = Interrupted(**{**vars(search.study), "replays": replays})
+    with pytest.raises(KeyboardInterrupt):
+        search.of([TrialSpec(first), TrialSpec(second), TrialSpec(third)])
+    assert search.measured[0].candidate == second
 
 
 @pytest.mark.slow  # renders a graph

@@ -148,20 +148,30 @@ class Trials:
         or for which no replay or time is left."""
         new = self._affordable(specs)
         pool = ThreadPoolExecutor(self.study.replays.processes)
+        running = {spec: pool.submit(self._run_in_time, spec) for spec in new}
         try:
-            for spec, trial in zip(new, pool.map(self._run_in_time, new), strict=True):
-                if trial is None:
-                    continue
-                used = len(trial.rows)
-                self.left -= used
-                self._known[spec] = trial
-                self._count(trial, used)
-                scale = "" if spec.scale == 1 else f" at scale × {significant(spec.scale)}"
-                share = f"{trial.goodput:.0%} within the SLO"
-                self.say(f"{spec.candidate}{scale}: {share}", used)
+            for spec in new:
+                self._add(spec, running.pop(spec).result())
+        except BaseException:  # Ctrl-C: others may have ended before the one that was awaited
+            for spec, future in running.items():
+                if future.done() and future.exception() is None:
+                    self._add(spec, future.result())
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # `Replays` ends what still runs
         return [self._known[spec] for spec in specs if spec in self._known]
+
+    def _add(self, spec: TrialSpec, trial: Trial | None) -> None:
+        """Counts a trial; None if the time ended before it."""
+        if trial is None:
+            return
+        used = len(trial.rows)
+        self.left -= used
+        self._known[spec] = trial
+        self._count(trial, used)
+        scale = "" if spec.scale == 1 else f" at scale × {significant(spec.scale)}"
+        share = f"{trial.goodput:.0%} within the SLO"
+        self.say(f"{spec.candidate}{scale}: {share}", used)
 
     def _affordable(self, specs: Sequence[TrialSpec]) -> list[TrialSpec]:
         """The specs that must be run, as far as the replays last."""
