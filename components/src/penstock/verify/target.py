@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -214,13 +214,19 @@ class ProbeTarget:
         }
 
     def stream(
-        self, prompt: list[int], max_tokens: int
+        self, prompt: list[int], max_tokens: int, read_s: float | None = None
     ) -> Generator[Mapping[str, Any] | None, None, None]:
-        """The events of a streamed completion, None for `[DONE]`; closing it cancels it."""
+        """The events of a streamed completion, None for `[DONE]`; closing it cancels it.
+
+        ``read_s``: seconds without an event, after which it is canceled with NoResponseError; None:
+        as for other requests.
+        """
         body = {**self._body(prompt, max_tokens, {}), "stream": True}
         body["stream_options"] = {"include_usage": True}
+        url = f"{self.url}/v1/completions"
+        limit = httpx.Timeout(read_s or self.timeout_s, connect=GET_S)
         try:
-            with self._client.stream("POST", f"{self.url}/v1/completions", json=body) as response:
+            with self._client.stream("POST", url, json=body, timeout=limit) as response:
                 if response.status_code != 200:
                     raise NoResponseError(
                         f"HTTP {response.status_code}: {response.read().decode()[:300]}"
@@ -235,14 +241,8 @@ class ProbeTarget:
     def leave(self, prompt: list[int], after_s: float) -> None:
         """Sends a streamed completion, and closes the connection after ``after_s`` seconds without
         an event, or at the first one."""
-        body = {**self._body(prompt, 1, {}), "stream": True}
-        limit = httpx.Timeout(after_s, connect=GET_S)
-        url = f"{self.url}/v1/completions"
-        with (
-            suppress(httpx.TimeoutException),
-            self._client.stream("POST", url, json=body, timeout=limit) as response,
-        ):
-            next(response.iter_lines(), None)
+        with suppress(NoResponseError), closing(self.stream(prompt, 1, after_s)) as events:
+            next(events, None)
 
     def prompt(self, tokens: int) -> list[int]:
         """A new random prompt of token ids; they exist in every vocabulary served here."""

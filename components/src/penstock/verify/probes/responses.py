@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from penstock.manifests.deployment import Role
@@ -342,9 +343,8 @@ def _prefilling(target: ProbeTarget) -> tuple[int, bool]:
 def _first_token_s(target: ProbeTarget, tokens: int) -> float:
     """Seconds until the first token of a new prompt."""
     started = time.monotonic()
-    stream = target.stream(target.prompt(tokens), 1)
-    next(stream, None)
-    stream.close()
+    with closing(target.stream(target.prompt(tokens), 1)) as events:
+        next(events, None)
     return time.monotonic() - started
 
 
