@@ -461,7 +461,7 @@ class OneWorker:
 @pytest.mark.parametrize(
     ("token_s", "cancels", "component", "expected_verdict", "words"),
     [
-        (1e-3, True, "backend", Verdict.PASS, "the clients of 4 prompts of 256 tokens left"),
+        (1e-3, True, "backend", Verdict.PASS, "the clients of 8 prompts of 256 tokens left"),
         (1e-3, False, "backend", Verdict.FAIL, "prefills run to the end without a client"),
         (1e-3, False, "prefill", Verdict.PASS, "Dynamo does not tell prefill workers that"),
         (1e-6, False, "backend", Verdict.PASS, "2048 tokens take 0.0 s, too short to see"),

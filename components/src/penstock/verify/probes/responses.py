@@ -243,11 +243,12 @@ def tool_call_parser(target: ProbeTarget) -> ProbeResult:
 
 CANCELED_PROMPT = 16
 SHORT_PREFILL = 64  # tokens; the first prompt has twice as many
-PREFILL_S = 0.5  # of the prompts whose clients leave, more than of a short one
-PREFILLS, MOST_PREFILLS = 4, 64  # of each worker, and of all
+PREFILL_S = 1.0  # of the prompts whose clients leave, more than of a short one
+PREFILLS, MOST_PREFILLS = 8, 96  # of each worker, and of all: httpx has 100 connections
 LEFT = 0.25  # share of the time of a prefill, after which clients leave
-# Times a prefill, which a short request may wait: an engine may end one that it has begun.
-MOST_WAITED = 2.0
+# Times a prefill, which a short request may wait: half of the prompts of a worker. llama.cpp
+# notices within 1 s that clients have left, and ends the batch that it has begun.
+MOST_WAITED = PREFILLS / 2
 WITHOUT_CLIENT = "prefills run to the end without a client"
 REMOTE = (
     f"{WITHOUT_CLIENT}, because Dynamo does not tell prefill workers that a client has left "
