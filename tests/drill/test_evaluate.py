@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.drill.evaluate import Failure, FailureType, FaultRecord, evaluate, with_pauses
-from penstock.drill.traffic import Ending, StreamResult
+from penstock.drill.traffic import Ending, RequestKind, StreamResult
 from penstock.manifests.deployment import Role
 
 STALL_S = 5.0
@@ -157,6 +157,36 @@ def test_a_lost_stream_of_a_worker_with_a_survivor_is_avoidable() -> None:
     failure = only_failure(cut(9))
     assert not failure.is_unavoidable
     assert "another replica could have served it" in failure.cause
+
+
+@pytest.mark.parametrize("kind", list(RequestKind))
+@pytest.mark.parametrize(
+    ("changes", "is_lost_with_its_worker"),
+    [
+        ({"ends_requests": True}, True),
+        # A change that drains its workers must lose nothing.
+        ({"kind": "edit-config", "target": "graph", "role": None}, False),
+        ({"kind": "term"}, False),
+    ],
+)
+def test_only_a_grammar_excuses_what_is_lost_with_a_killed_worker(
+    kind: RequestKind, changes: dict[str, object], is_lost_with_its_worker: bool
+) -> None:
+    failure = only_failure(cut(9, kind=kind), fault(**changes))
+    is_excused = is_lost_with_its_worker and kind in (RequestKind.GUIDED, RequestKind.TOOLS)
+    assert (failure.is_unavoidable, failure.is_not_migratable) == (is_excused, is_excused)
+
+
+@pytest.mark.parametrize(("gap_s", "has_survivor", "unavoidable"), [
+    (5.2, True, False), (5.2, False, True), (4.9, True, True),
+])  # fmt: skip
+def test_one_process_that_hangs_excuses_a_stall_only_until_it_must_be_replaced(
+    gap_s: float, has_survivor: bool, unavoidable: bool
+) -> None:
+    stopped = fault(stalls=True, ends_requests=True, has_survivor=has_survivor, recovered_s=17.0)
+    stalled = request(9, longest_gap_s=gap_s, gap_ended_s=10 + gap_s, ended_s=20.0)
+    (failure,) = evaluate([stalled], [stopped], stall_s=2.0).failures
+    assert failure.is_unavoidable is unavoidable, failure.cause
 
 
 def test_a_failure_belongs_to_the_last_fault_that_had_begun() -> None:

@@ -11,7 +11,7 @@ from penstock.drill.evaluate import evaluate
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.report import report_of
 from penstock.drill.run import DrillOptions, DrillResult
-from penstock.drill.traffic import Ending
+from penstock.drill.traffic import Ending, RequestKind
 from penstock.reports.model import State
 from tests.drill.test_evaluate import HISTORY, fault, request
 from tests.reports.read import charts_in, text_of
@@ -22,6 +22,7 @@ TITLE = "my graph.yaml"
 TREND = MemoryTrend(
     process="frontend.0", minutes=60, first_mib=100, last_mib=101, slope_mib_per_hour=1.04
 )
+KILL = fault(ends_requests=True)
 CUT = request(9, ending=Ending.TRUNCATED, error="19 tokens <b>streamed</b>, 20 requested")
 
 
@@ -46,10 +47,10 @@ def text(result: DrillResult) -> list[str]:
 
 
 def test_the_text_has_the_verdict_the_table_and_the_failures() -> None:
-    assert text(result())[1] == "passed: 2 faults, 29 requests, 0 failed, 0 unavoidable"
+    assert text(result())[1] == "passed: 2 faults, 29 requests, 0 retried, 0 failed, 0 unavoidable"
     title, verdict, head, *_, failure, memory = text(result(CUT))
-    assert title == "my graph.yaml; 8 concurrent requests of 60 output tokens"
-    assert verdict == "failed: 2 faults, 30 requests, 1 failed, 0 unavoidable"
+    assert title == "my graph.yaml; 8 concurrent requests of 60 output tokens (chat)"
+    assert verdict == "failed: 2 faults, 30 requests, 0 retried, 1 failed, 0 unavoidable"
     assert head.startswith("kind")
     assert head.endswith("recovery (s)")
     assert failure.startswith("request 9: truncated after kill decode.0 (19 tokens")
@@ -81,13 +82,37 @@ def test_the_json_names_each_failure_with_its_fault() -> None:
     assert document["failed"]["truncated"] == 1
     assert document["failures"][0] | {"error": ""} == {
         "request": 9,
+        "kind": "chat",
         "type": "truncated",
         "error": "",
         "fault": 1,
         "unavoidable": False,
+        "not_migratable": False,
         "cause": "another replica could have served it instead of decode.0",
     }
     assert [row["recovery_s_median"] for row in document["rows"]] == [3.0, 2.0]
+
+
+def test_requests_that_dynamo_does_not_migrate_and_retries_are_counted_apart() -> None:
+    lost = request(9, kind=RequestKind.GUIDED, ending=Ending.TRUNCATED, error="503")
+    retried = request(10, rejections=("HTTP 503",), rejected_s=10.5)
+    outcome = result(lost, retried)
+    outcome = replace(outcome, evaluation=evaluate(outcome.history, [KILL], stall_s=5))
+    assert text(outcome)[1] == "passed: 2 faults, 31 requests, 1 retried, 1 failed, 1 unavoidable"
+    assert any(line.startswith("1 requests with a grammar (guided") for line in text(outcome))
+    document = read_output("drill", drill_document(outcome, REPEAT).as_json())
+    assert (document["not_migratable"], document["retried"]) == (1, 1)
+    (row,) = document["rows"]
+    assert (row["not_migratable"], row["retried"]) == (1, 1)
+
+
+def test_a_recovery_above_its_limit_is_named() -> None:
+    options = DrillOptions(count=2, seed=7, recovery_s={"kill": 2.0})
+    slow = evaluate(HISTORY, [fault()], stall_s=5, recovery_s=options.recovery_s)
+    outcome = replace(result(), options=options, evaluation=slow)
+    assert text(outcome)[1].startswith("failed")
+    line = "recovery too slow: kill decode.0 took 3.0 s, and `drill.recovery_s` permits 2 s"
+    assert line in text(outcome)
 
 
 def test_the_charts_shade_each_fault_and_count_per_second() -> None:

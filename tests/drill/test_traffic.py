@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 
-from penstock.drill.traffic import Ending, StreamResult, Traffic
+from penstock.cli.drill import TRAFFIC
+from penstock.drill.traffic import Ending, RequestKind, StreamResult, Traffic
 from tests.support.scripted_http import body_of, respond, serving
 
 TOKEN = b'data: {"choices": [{"finish_reason": null}]}\n\n'
@@ -106,6 +109,51 @@ def test_where_chunks_have_several_tokens_the_usage_counts(stream: bytes, error:
         traffic = Traffic(url, "m", requests=1, concurrency=1, tokens=2, one_chunk_per_token=False)
         asyncio.run(traffic.run())
     assert [result.error for result in traffic.results] == [error]
+
+
+FINISH = b'data: {"choices": [{"finish_reason": "tool_calls"}]}\n\n'
+
+
+@pytest.mark.parametrize("kind", [RequestKind.GUIDED, RequestKind.TOOLS])
+@pytest.mark.parametrize(
+    ("stream", "error", "ending"),
+    [
+        (TOKEN + FINISH + DONE, "", Ending.COMPLETE),  # fewer tokens than the limit
+        (FINISH + DONE, "", Ending.COMPLETE),
+        (TOKEN + DONE, "ended without a finish reason after 1 chunks", Ending.TRUNCATED),
+        (DONE, "ended without a finish reason after 0 chunks", Ending.TRUNCATED),
+        (TOKEN * 3 + FINISH + DONE, "3 tokens streamed, 2 requested", Ending.DUPLICATED),
+    ],
+)
+def test_a_request_with_a_grammar_ends_with_a_finish_reason(
+    kind: RequestKind, stream: bytes, error: str, ending: Ending
+) -> None:
+    with server([(200, stream)]) as url:
+        traffic = Traffic(url, "m", requests=1, concurrency=1, tokens=2, kinds=(kind,))
+        asyncio.run(traffic.run())
+    assert [(r.error, r.ending, r.kind) for r in traffic.results] == [(error, ending, kind)]
+
+
+def test_the_kinds_take_turns_and_ask_for_what_they_are() -> None:
+    bodies: list[Any] = []
+
+    def handle(request: BaseHTTPRequestHandler) -> None:
+        bodies.append(json.loads(body_of(request)))
+        respond(request, TOKEN + TOKEN + FINISH + DONE, 200)
+
+    with serving(handle) as url:
+        traffic = Traffic(
+            url, "m", 8, concurrency=1, tokens=2, kinds=tuple(RequestKind), long_tokens=50
+        )
+        asyncio.run(traffic.run())
+    assert [r.kind for r in traffic.results] == [*RequestKind, *RequestKind]
+    chat, guided, tools, long = bodies[:4]
+    assert guided["response_format"]["type"] == "json_schema"
+    assert tools["tool_choice"] == "required"
+    assert "response_format" not in chat
+    sizes = [len(body["messages"][-1]["content"]) for body in (chat, long)]
+    assert sizes[1] - sizes[0] == 50 * len(" the")
+    assert tuple(RequestKind) == TRAFFIC
 
 
 def test_an_invalid_request_is_not_retried() -> None:

@@ -307,8 +307,9 @@ def test_the_rich_graphs_set_nearly_every_field() -> None:
     known = {
         "engine.kind",
         "engine.device",  # the CPU graphs of dynamo_graphs have it
-        "verify.must_pass",  # not deployed, as the next six
+        "verify.must_pass",  # not deployed, as the next seven
         "drill.permitted_failures",
+        "drill.recovery_s",
         "drill.stall_s",
         "slo.ttft_ms",
         "slo.itl_ms",

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.local.deployment import Program
 from penstock.local.discovery import FileDiscovery, Instance
-from penstock.local.health import ALL_HUNG_S, NOT_FOUND_S, HealthCheck, Verdict
+from penstock.local.health import ALL_HUNG_S, NOT_FOUND_S, HealthCheck, ProcessState, Verdict
 from penstock.local.process import Child
 from penstock.local.reconcile import ReplicaState
 from penstock.local.replica import Replica
@@ -49,12 +49,14 @@ class Machine:
         endpoint = Endpoint(host="127.0.0.1", port=8000, frontend="frontend")
         fake: Any = self
         self.cpu_share: dict[str, float] = {}
+        self.stopped: set[str] = set()
         self.check = HealthCheck(
-            endpoint, fake, fake, lambda: self.now, self.lines.append, self.cpu_s
+            endpoint, fake, fake, lambda: self.now, self.lines.append, self.state_of
         )
 
-    def cpu_s(self, replica: Replica) -> float:
-        return self.now * self.cpu_share.get(replica.name, 0.0)
+    def state_of(self, replica: Replica) -> ProcessState:
+        cpu_s = self.now * self.cpu_share.get(replica.name, 0.0)
+        return ProcessState(cpu_s=cpu_s, is_stopped=replica.name in self.stopped)
 
     # As Prober
 
@@ -114,11 +116,13 @@ class Machine:
         return replica
 
     def run(self, replicas: list[Replica], seconds: float) -> dict[str, Verdict]:
-        """Check once per second; the verdicts at the end."""
+        """Check and judge once per second; the verdicts at the end."""
+        verdicts: list[tuple[Replica, Verdict]] = []
         for _ in range(int(seconds)):
             self.now += 1
             asyncio.run(self.check.check(replicas))
-        return {replica.name: verdict for replica, verdict in self.check.verdicts(replicas)}
+            verdicts = self.check.verdicts(replicas)
+        return {replica.name: verdict for replica, verdict in verdicts}
 
 
 def instance(worker: int) -> Instance:
@@ -179,6 +183,8 @@ HUNG, UNREACHABLE = Verdict.HUNG, Verdict.UNREACHABLE
         ({"silent": {100}}, ROLES, "frontend.0", 10, HUNG),
         ({"silent": {101}}, ROLES, "decode.1", 10, HUNG),
         ({"silent": {103}}, ROLES, "etcd.3", 5, HUNG),
+        ({"stopped": {"decode.1"}}, ROLES, "decode.1", 3, HUNG),  # first seen after 1 s
+        ({"stopped": {"decode.1"}, "left": {1}, "registered": {2}}, ROLES, "decode.1", 61, HUNG),
         # A process that computes may respond soon, but not forever.
         ({"silent": {100}, "cpu_share": {"frontend.0": 0.3}}, ROLES, "frontend.0", 10, HUNG),
         ({"silent": {100}, "cpu_share": {"frontend.0": 0.9}}, ROLES, "frontend.0", 30, HUNG),
@@ -232,8 +238,19 @@ def test_when_nothing_responds_the_processes_get_more_time(
     machine: Machine, graph: list[Replica]
 ) -> None:
     machine.silent = {100, 101, 102, 103}
+    machine.stopped = {replica.name for replica in graph}
     assert set(machine.run(graph, ALL_HUNG_S).values()) == {Verdict.SERVES}
-    assert set(machine.run(graph, 1).values()) == {Verdict.HUNG}
+    assert set(machine.run(graph, 2).values()) == {Verdict.HUNG}
+
+
+def test_a_process_that_was_stopped_for_a_short_time_is_kept(
+    machine: Machine, graph: list[Replica]
+) -> None:
+    for _ in range(5):
+        machine.stopped = {"decode.1"}
+        assert set(machine.run(graph, 2).values()) == {Verdict.SERVES}
+        machine.stopped = set()
+        assert set(machine.run(graph, 1).values()) == {Verdict.SERVES}
 
 
 def test_a_check_that_fails_is_reported_once_and_repeated(machine: Machine) -> None:

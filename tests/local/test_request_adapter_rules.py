@@ -100,6 +100,19 @@ def ignored(path: str, body: dict[str, Any], engine: str, **options: Any) -> str
     return review(path, body, engine, **options).headers.get(IGNORED_HEADER)
 
 
+@pytest.mark.parametrize(("path", "body", "param"), BY_THE_MOCKER)
+def test_a_client_may_accept_that_the_mocker_ignores_a_parameter(
+    path: str, body: dict[str, Any], param: str
+) -> None:
+    verdict = rules.review(path, body, "mocker", accepts_ignored=True)
+    if param in ("n", "messages", "input"):  # these change more than the text
+        assert isinstance(verdict, Refusal)
+    else:
+        assert isinstance(verdict, rules.Accepted)
+        assert param in verdict.headers[IGNORED_HEADER].split(", ")
+        assert verdict.changed == {}
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     ("path", "body", "param", "is_for_all", "code"),

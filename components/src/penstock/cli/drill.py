@@ -9,7 +9,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -21,22 +21,24 @@ from penstock.cli.replaying import add_old_flag
 from penstock.cli.values import add_count, integer_between
 from penstock.errors import DrillError, UsageError
 from penstock.files import in_repository
-from penstock.graph.choices import AnyFaultKind, FaultKind
+from penstock.graph.choices import FaultKind
 from penstock.text.commands import invocation
 
 if TYPE_CHECKING:
     from penstock.drill.faults import Choice
     from penstock.drill.run import DrillOptions, DrillResult, Pace
+    from penstock.graph.model import Drill
 
 DEFAULT_COUNT = 20
 STARTED_LATER = ("planner", "event-broker", "etcd", "nats", "endpoint")
 DEFAULT_STREAMS = 32
 CLUSTER_RECOVERY_S = 1800.0
+TRAFFIC = ("chat", "guided", "tools", "long")  # `RequestKind`, which takes long to import
 POSITIVE = integer_between(1, 1_000_000)
 OF_CLUSTER = ("url", "remove_last", *arguments.CLUSTER)
 OPTIONS = (
-    *("seed", "concurrency", "faults", "minutes", "count", "stall_s", "exact", "model", "report"),
-    *("json", "quiet", "engine", "cluster", *OF_CLUSTER, "sets"),
+    *("seed", "concurrency", "traffic", "faults", "minutes", "count", "stall_s", "exact", "model"),
+    *("report", "json", "quiet", "engine", "cluster", *OF_CLUSTER, "sets"),
 )
 
 
@@ -66,6 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="report a stream as stalled if nothing arrives for S seconds (default: `drill.stall_s`"
         " of the graph, or 5)",
     )
+    parser.add_argument(
+        "--traffic",
+        type=_kinds,
+        metavar="KIND,…",
+        help=f"kinds of requests, sent in turn: {', '.join(TRAFFIC)} (default: chat). guided and "
+        "tools have a grammar: Dynamo does not migrate them from a killed worker",
+    )
     add_switch(
         parser,
         "--exact",
@@ -89,6 +98,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="do not ask before running commands or changing a cluster",
     )
     arguments.add_json(parser)
+
+
+def _kinds(text: str) -> str:
+    """``KIND,…``, checked."""
+    for name in text.split(","):
+        if name not in TRAFFIC:
+            known = f"choose some of {', '.join(TRAFFIC)}"
+            raise argparse.ArgumentTypeError(f"{name!r} is no kind of request; {known}")
+    return text
 
 
 def _add_concurrency(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +201,7 @@ def _drill_graph(args: argparse.Namespace) -> DrillResult:
     require_programs(choices, {"frontend", *graph.pools}, STARTED_LATER)
     if isolation.is_inside():
         isolation.start_loopback()
-    options = _options(args, args.stall_s or limits.stall_s, limits.permitted_failures)
+    options = _options(args, limits)
     with (
         tempfile.TemporaryDirectory(prefix="penstock-drill-") as folder,
         isolation.disk(Path(folder)) as disk,
@@ -247,9 +265,7 @@ def _drill_cluster(args: argparse.Namespace) -> DrillResult:
     drill = ClusterDrill(
         target=arguments.target_of(args),
         choices=choices,
-        options=_options(
-            args, args.stall_s or limits.stall_s, limits.permitted_failures, pace_of(args)
-        ),
+        options=_options(args, limits, pace_of(args)),
         url=args.url.rstrip("/") if args.url else None,
         model=args.model,
         headers=_headers(),
@@ -271,8 +287,9 @@ def _headers() -> dict[str, str]:
 
 
 def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
-    from penstock.drill.run import DEFAULT_STALL_S, drill_endpoint
+    from penstock.drill.run import drill_endpoint
     from penstock.drill.targets import RemoteEndpoint, load_faults
+    from penstock.graph.model import Drill
 
     if excluded := arguments.given(args, ["engine", "sets"]):
         raise UsageError(f"{next(iter(excluded))}: applies to a graph, not to a URL")
@@ -285,9 +302,7 @@ def _drill_endpoint(args: argparse.Namespace) -> DrillResult:
     _confirm(args, "\n".join(["The drill will run these commands:", *map(shlex.join, commands)]))
     headers = _headers()
     endpoint = RemoteEndpoint(args.target.rstrip("/"), args.model, faults, args.seed, headers)
-    return drill_endpoint(
-        endpoint, _options(args, args.stall_s or DEFAULT_STALL_S, {}), headers, _say_of(args)
-    )
+    return drill_endpoint(endpoint, _options(args, Drill()), headers, _say_of(args))
 
 
 def _confirm(args: argparse.Namespace, what: str) -> None:
@@ -302,22 +317,21 @@ def _confirm(args: argparse.Namespace, what: str) -> None:
         raise UsageError("not confirmed: nothing was run")
 
 
-def _options(
-    args: argparse.Namespace,
-    stall_s: float,
-    permitted: Mapping[AnyFaultKind, int],
-    pace: Pace | None = None,
-) -> DrillOptions:
+def _options(args: argparse.Namespace, limits: Drill, pace: Pace | None = None) -> DrillOptions:
+    """``limits``: the graph's, which an option may override."""
     from penstock.drill.run import DrillOptions, Pace
+    from penstock.drill.traffic import RequestKind
 
     return DrillOptions(
         count=None if args.minutes else args.count or DEFAULT_COUNT,
         minutes=args.minutes,
         seed=args.seed,
         streams=args.concurrency,
-        stall_s=stall_s,
+        stall_s=args.stall_s or limits.stall_s,
         exact=args.exact,
-        permitted={str(kind): count for kind, count in permitted.items()},
+        permitted={str(kind): count for kind, count in limits.permitted_failures.items()},
+        recovery_s={str(kind): seconds for kind, seconds in limits.recovery_s.items()},
+        kinds=tuple(map(RequestKind, (args.traffic or RequestKind.CHAT).split(","))),
         pace=pace or Pace(),
     )
 

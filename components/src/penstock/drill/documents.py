@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from penstock.drill.evaluate import FailureType, FaultRecord, FaultRow
 from penstock.drill.memory import MemoryTrend
 from penstock.drill.run import DrillResult
+from penstock.drill.traffic import RequestKind
 from penstock.reports.json_document import Document, VersionedDocument
 
 
@@ -16,6 +17,8 @@ class FailureDocument(Document):
 
     request: int
     """Number of the request."""
+    kind: RequestKind
+    """Kind of the request."""
     type: FailureType
     """What went wrong with the request."""
     error: str
@@ -24,6 +27,9 @@ class FailureDocument(Document):
     """Number of the fault before the failure; null before the first fault."""
     unavoidable: bool
     """Whether no other process could have served the request."""
+    not_migratable: bool
+    """Whether the request was lost with its worker because Dynamo does not migrate requests with a
+    grammar."""
     cause: str
     """Cause of the failure, as far as it is known."""
 
@@ -49,6 +55,11 @@ class DrillDocument(VersionedDocument):
     """Number of failed requests by type."""
     unavoidable: int
     """Number of failed requests that no other process could have served."""
+    not_migratable: int
+    """Of these, the number of requests with a grammar, which Dynamo does not migrate from a killed
+    worker."""
+    retried: int
+    """Number of requests that clients sent again after an error."""
     rows: Sequence[FaultRow]
     """Counts for each kind and target of faults."""
     failures: Sequence[FailureDocument]
@@ -57,6 +68,9 @@ class DrillDocument(VersionedDocument):
     """Injected faults, in order of time."""
     not_recovered: Sequence[int]
     """Numbers of the faults after which not all processes became ready within the time limit."""
+    too_slow: Sequence[int]
+    """Numbers of the faults whose recovery took longer than `drill.recovery_s` of the graph
+    permits."""
     leftovers: Sequence[str]
     """Processes and files that were left behind."""
     permitted: Mapping[str, int]
@@ -82,11 +96,14 @@ def drill_document(result: DrillResult, repeat: str) -> DrillDocument:
             FailureDocument.of(
                 failure,
                 request=failure.request.number,
+                kind=failure.request.kind,
                 error=failure.request.error,
                 fault=failure.fault.number if failure.fault is not None else None,
                 unavoidable=failure.is_unavoidable,
+                not_migratable=failure.is_not_migratable,
             )
             for failure in evaluation.failures
         ],
         not_recovered=[fault.number for fault in evaluation.not_recovered],
+        too_slow=[fault.number for fault in evaluation.too_slow],
     )

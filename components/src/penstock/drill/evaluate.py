@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.drill.traffic import Ending, StreamResult
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import WORKERS, Role
 from penstock.reports.json_document import Document
 from penstock.simulate.window import percentile
 
@@ -29,6 +29,9 @@ class FailureType(StrEnum):
 
 
 BREAK_S = 1.0  # between the recovery and the last stream that breaks
+NOT_MIGRATABLE = "Dynamo does not migrate a request with a grammar from a lost worker (dynamo#7930)"
+# A process that is suspended alone is replaced within 3 s, and its streams continue on another.
+DETECTED_S = 5.0
 # A fault caused a time without completed requests if it is this long, and so many times as long as
 # the longest one before the first fault: concurrent requests complete in groups.
 PAUSE_S, PAUSES = 1.0, 1.5
@@ -66,6 +69,8 @@ class FaultRecord:
     is_of_network: bool = False
     """Whether the fault lost or delayed packets, which TCP sends again after a time that
     doubles."""
+    ends_requests: bool = False
+    """Whether the fault ended workers without a drain, so that their requests had to migrate."""
     outcome: str = ""
     """What became of the fault, such as why it was refused; empty if it was injected."""
     served_s: float | None = None
@@ -84,6 +89,11 @@ class FaultRecord:
         if self.recovered_s is None:
             return None
         return max(self.recovered_s, self.served_s or 0.0) - self.started_s
+
+    @property
+    def is_replaced_alone(self) -> bool:
+        """Whether the fault suspended one process that another could replace."""
+        return self.has_survivor and self.ends_requests and not self.is_of_network
 
     @property
     def over_s(self) -> float:
@@ -111,6 +121,11 @@ class Failure:
     is_unavoidable: bool
     cause: str
 
+    @property
+    def is_not_migratable(self) -> bool:
+        """Whether it is unavoidable only because Dynamo does not migrate the request."""
+        return self.is_unavoidable and self.cause == NOT_MIGRATABLE
+
 
 class FaultRow(Document):
     """Faults of one kind and target."""
@@ -127,6 +142,11 @@ class FaultRow(Document):
     """Number of failed requests by type; types without failures are missing."""
     unavoidable: int
     """Number of failed requests that no other process could have served."""
+    not_migratable: int
+    """Of these, the number of requests with a grammar, which Dynamo does not migrate from a killed
+    worker."""
+    retried: int
+    """Number of requests that clients sent again after an error."""
     recovery_s_median: float | None
     """Median seconds from the injection until all processes are ready and requests complete again;
     null if none recovered."""
@@ -147,6 +167,15 @@ class Evaluation:
     """Processes and files that were left when the graph had stopped."""
     permitted: Mapping[str, int] = field(default_factory=dict)
     """Kind → avoidable failures that each of its faults may cause."""
+    retried: int = 0
+    """Number of requests that clients sent again."""
+    too_slow: tuple[FaultRecord, ...] = ()
+    """The faults whose recovery took longer than their kind may."""
+
+    @property
+    def not_migratable(self) -> int:
+        """Number of failed requests that Dynamo does not migrate."""
+        return sum(failure.is_not_migratable for failure in self.failures)
 
     @property
     def avoidable(self) -> tuple[Failure, ...]:
@@ -170,7 +199,7 @@ class Evaluation:
 
     @property
     def passes(self) -> bool:
-        return not (self.above_limit or self.not_recovered or self.leftovers)
+        return not (self.above_limit or self.not_recovered or self.too_slow or self.leftovers)
 
 
 def with_pauses(
@@ -215,10 +244,13 @@ def evaluate(
     expected: Mapping[int, str] | None = None,
     leftovers: Sequence[str] = (),
     permitted: Mapping[str, int] | None = None,
+    recovery_s: Mapping[str, float] | None = None,
 ) -> Evaluation:
     """``expected``: number of a request → its text without faults, for deterministic engines;
-    ``permitted``: kind → avoidable failures that each of its faults may cause.
+    ``permitted``: kind → avoidable failures that each of its faults may cause;
+    ``recovery_s``: kind → seconds that the recovery from each of its faults may take.
     """
+    limits_s = recovery_s or {}
     failures = []
     for request in history:
         type_ = _failure_type(request, stall_s, expected or {})
@@ -228,13 +260,25 @@ def evaluate(
     groups: dict[tuple[str, str], list[FaultRecord]] = {}
     for fault in faults:
         groups.setdefault((fault.kind, fault.program), []).append(fault)
+    causes = (_fault_at(r.rejected_s, faults) for r in history if r.rejected_s is not None)
+    retried = Counter((fault.kind, fault.program) for fault in causes if fault is not None)
     return Evaluation(
         requests=len(history),
         failures=tuple(failures),
-        rows=tuple(_row(*key, group, history, failures) for key, group in sorted(groups.items())),
+        rows=tuple(
+            _row(*key, group, history, failures, retried[key])
+            for key, group in sorted(groups.items())
+        ),
         not_recovered=tuple(fault for fault in faults if fault.recovered_s is None),
         leftovers=tuple(leftovers),
         permitted=permitted or {},
+        retried=sum(request.rejected_s is not None for request in history),
+        too_slow=tuple(
+            fault
+            for fault in faults
+            if fault.recovery_s is not None
+            and fault.recovery_s > limits_s.get(fault.kind, float("inf"))
+        ),
     )
 
 
@@ -273,8 +317,9 @@ def _cause(
 ) -> tuple[str, bool]:
     """The cause, and whether it was unavoidable: no other process could have served the request.
 
-    A stream is lost with the frontend or Envoy that has its connection. A stalled stream continues
-    once the hung process is detected. A retry or a migration could have avoided everything else.
+    A stream is lost with the frontend or Envoy that has its connection, and a request with a
+    grammar with its worker. A stalled stream continues once the hung process is detected. A retry
+    or a migration could have avoided everything else.
     """
     if fault is None:
         return "no fault had been injected yet", False
@@ -288,7 +333,12 @@ def _cause(
     if holds_streams and is_broken:
         return _cause_of_break(request, fault)
     if fault.stalls and is_stalled:
+        if fault.is_replaced_alone and request.longest_gap_s > max(stall_s, DETECTED_S):
+            waited = f"the stream waited for {request.longest_gap_s:.1f} s"
+            return f"{waited}: {fault.target} was not replaced within {DETECTED_S:.0f} s", False
         return f"the stream waited until {fault.target} resumed or was replaced", True
+    if is_broken and request.kind.has_grammar and fault.ends_requests and fault.role in WORKERS:
+        return NOT_MIGRATABLE, True
     if fault.role is None and "." not in fault.target:
         return "the fault did not close its connection; a retry should have succeeded", False
     if fault.has_survivor:
@@ -325,6 +375,7 @@ def _row(
     faults: Sequence[FaultRecord],
     history: Sequence[StreamResult],
     failures: Sequence[Failure],
+    retried: int,
 ) -> FaultRow:
     numbers = {fault.number for fault in faults}
     failures_of_fault = [
@@ -344,6 +395,8 @@ def _row(
             if (count := sum(x.type is type_ for x in failures_of_fault))
         },
         unavoidable=sum(failure.is_unavoidable for failure in failures_of_fault),
+        not_migratable=sum(failure.is_not_migratable for failure in failures_of_fault),
+        retried=retried,
         recovery_s_median=round(statistics.median(seconds), 2) if seconds else None,
         recovery_s_p99=round(percentile(seconds, 0.99), 2) if seconds else None,
     )

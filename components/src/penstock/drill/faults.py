@@ -42,6 +42,8 @@ class Effect:
     stalls: bool = False
     # It drops or delays packets.
     is_of_network: bool = False
+    # It ends workers without a drain: their requests must migrate.
+    ends_requests: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,16 +28,15 @@ from penstock.errors import UsageError
 from penstock.files import write_file
 from penstock.graph.edit import scalable_pools, set_replicas
 from penstock.local.state_file import FileDiscoveryState
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import WORKERS
 
-SHORT_S, LONG_S, SUSPENSION_S = 3.0, 16.0, 15.0
+SHORT_S, LONG_S, SUSPENSION_S = 1.0, 16.0, 15.0
 PARTITION_S = 5.0
 NETWORK_S, LOST_PERCENT = 8.0, 5
 SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
 START_S = 300.0
 EDITED = "DYN_PENSTOCK_DRILL"  # a variable that nothing reads
-WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 
 
 def _signal(number: signal.Signals) -> Apply:
@@ -166,11 +165,19 @@ NETWORK = {"needs": Need.ISOLATION, "stalls": True, "is_of_network": True}
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
-        _of_process("kill", _signal(signal.SIGKILL), is_replaced=True),
+        _of_process("kill", _signal(signal.SIGKILL), is_replaced=True, ends_requests=True),
         _of_process("term", _signal(signal.SIGTERM), is_replaced=True),
         _of_process("stop-short", _suspended, SHORT_S, stalls=True),
-        _of_process("stop-long", _suspended, LONG_S, is_replaced=True, stalls=True),
-        _of_process("partition", lambda fault, _: partitioned(fault.pids), PARTITION_S, **NETWORK),
+        _of_process(
+            "stop-long", _suspended, LONG_S, is_replaced=True, stalls=True, ends_requests=True
+        ),
+        _of_process(
+            "partition",
+            lambda fault, _: partitioned(fault.pids),
+            PARTITION_S,
+            ends_requests=True,
+            **NETWORK,
+        ),
         _of_graph("suspend-all", _suspended, SUSPENSION_S, stalls=True),
         _of_graph("remove-discovery", _without_discovery, needs=Need.FILES),
         _of_graph("packet-loss", lambda *_: lost_packets(LOST_PERCENT), NETWORK_S, **NETWORK),

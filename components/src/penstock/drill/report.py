@@ -44,7 +44,8 @@ def report_of(target: str, result: DrillResult) -> Report:
     return Report(
         kind="Drill",
         title=target,
-        subtitle=f"{options.streams} concurrent requests of {options.tokens} output tokens",
+        subtitle=f"{options.streams} concurrent requests of {options.tokens} output tokens "
+        f"({', '.join(options.kinds)})",
         verdicts=list(_verdicts(result)),
         sections=[
             Section("", [Figures(list(_figures(result)))], is_detail=True),
@@ -65,11 +66,11 @@ def _verdicts(result: DrillResult) -> Iterator[Verdict]:
     if result.was_interrupted:
         yield Verdict(State.INCOMPLETE, "partial result: the drill was interrupted")
         verdict = f"{verdict} until then"
-    failed = len(evaluation.failures)
+    failed, retried = len(evaluation.failures), evaluation.retried
     yield Verdict(
         state,
-        f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, {failed} failed, "
-        f"{failed - len(evaluation.avoidable)} unavoidable",
+        f"{verdict}: {len(result.faults)} faults, {evaluation.requests} requests, {retried} "
+        f"retried, {failed} failed, {failed - len(evaluation.avoidable)} unavoidable",
     )
 
 
@@ -81,6 +82,7 @@ def _figures(result: DrillResult) -> Iterator[Figure]:
     failed = len(evaluation.failures)
     unavoidable = f"{failed - len(evaluation.avoidable)} of them unavoidable"
     yield Figure("failed requests", f"{failed:,}", unavoidable)
+    yield Figure("retried requests", f"{evaluation.retried:,}", "sent again after an error")
     if recovered:
         middle, worst = percentile(recovered, 0.5), max(recovered)
         yield Figure("recovery (median)", f"{middle:.1f} s", f"longest {worst:.1f} s")
@@ -103,6 +105,17 @@ def _summary(result: DrillResult) -> list[str]:
     lines += [
         f"{fault.kind} {fault.target}: {fault.outcome}" for fault in result.faults if fault.outcome
     ]
+    if evaluation.not_migratable:
+        lines.append(
+            f"{evaluation.not_migratable} requests with a grammar (guided, tools) were lost with "
+            "their worker: Dynamo does not migrate them (dynamo#7930). Planned changes wait for "
+            "them; lost workers do not"
+        )
+    lines += [
+        f"recovery too slow: {fault.kind} {fault.target} took {fault.recovery_s:.1f} s, and "
+        f"`drill.recovery_s` permits {result.options.recovery_s[fault.kind]:g} s"
+        for fault in evaluation.too_slow
+    ]
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
     return lines + [f"left behind: {leftover}" for leftover in evaluation.leftovers]
 
@@ -124,7 +137,9 @@ def _memory_line(trend: MemoryTrend) -> str:
 def _cells(row: FaultRow) -> tuple[str, ...]:
     """Its texts in the order of `COLUMNS`."""
     failed = ", ".join(f"{count} {type_}" for type_, count in row.failed.items())
-    counts = str(row.faults), str(row.requests), failed or "0", str(row.unavoidable)
+    requests = str(row.requests) + (f" ({row.retried} retried)" if row.retried else "")
+    grammar = f" ({row.not_migratable} grammar)" if row.not_migratable else ""
+    counts = str(row.faults), requests, failed or "0", f"{row.unavoidable}{grammar}"
     return row.kind, row.target, *counts, _row_recovery(row)
 
 

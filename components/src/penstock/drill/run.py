@@ -10,25 +10,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
+import httpx
+
 from penstock.drill import interrupts
 from penstock.drill.evaluate import Evaluation, FaultRecord, evaluate, with_pauses
 from penstock.drill.faults import Choice, Fault
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.memory import MemorySampler, MemoryTrend
 from penstock.drill.targets import LocalGraph, Target
-from penstock.drill.traffic import RETRY_S, StreamResult, Traffic
+from penstock.drill.traffic import LONG_TOKENS, RETRY_S, Ending, RequestKind, StreamResult, Traffic
 from penstock.errors import DrillError, StartError
 from penstock.files import write_file
 from penstock.graph.edit import set_replicas
 from penstock.graph.text_file import read_text_file
 from penstock.local.ports import Ports
 from penstock.local.process import leftover_processes
+from penstock.local.request_adapter.rules import ACCEPT_IGNORED_HEADER
 from penstock.local.state import StateDir
 
 START_LIMIT_S = 300.0
-DEFAULT_STALL_S = 5.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
+RANDOM_OUTPUT = {ACCEPT_IGNORED_HEADER: "true"}  # mockers ignore a grammar, which the drill accepts
 SAMPLE = 8
 RECORDED = tuple(field.name for field in fields(FaultRecord))
 REPLICAS = re.compile(r"([\w-]+)\.replicas=(\d+)")
@@ -62,11 +65,15 @@ class DrillOptions:
     streams: int = 32
     tokens: int = 60
     """Output tokens of each request."""
-    stall_s: float = DEFAULT_STALL_S
+    stall_s: float = 5.0
     exact: bool = False
     """Compare each response with one without faults; for engines that repeat their tokens."""
     permitted: Mapping[str, int] = field(default_factory=dict)
     """Kind → avoidable failures that each of its faults may cause."""
+    recovery_s: Mapping[str, float] = field(default_factory=dict)
+    """Kind → seconds that the recovery from each of its faults may take."""
+    kinds: tuple[RequestKind, ...] = (RequestKind.CHAT,)
+    """Of the requests, in turn."""
     pace: Pace = field(default_factory=Pace)
 
 
@@ -165,11 +172,12 @@ class _Drill:
             requests=options.streams,
             concurrency=options.streams,
             tokens=options.tokens,
+            kinds=options.kinds,
             retries=RETRIES,
             retry_s=options.pace.retry_s,
             until_stopped=True,
             prompts=PROMPTS if options.exact else None,
-            headers=headers or {},
+            headers={**(headers or {}), **(RANDOM_OUTPUT if target.is_mocked else {})},
             trust_env=headers is not None,
         )
         self._memory = MemorySampler(target.processes)
@@ -192,6 +200,7 @@ class _Drill:
                 expected=self._expected(),
                 leftovers=leftovers,
                 permitted=self._options.permitted,
+                recovery_s=self._options.recovery_s,
             ),
             history=history,
             faults=faults,
@@ -233,6 +242,9 @@ class _Drill:
         self._stopped.set()
 
     async def _prepare(self) -> None:
+        if RequestKind.LONG in self._options.kinds:
+            context = await self._context_length()
+            self._traffic.long_tokens = min(LONG_TOKENS, context // 3)
         self._traffic.one_chunk_per_token = await self._has_one_chunk_per_token()
         if self._options.exact:
             self._reference = await self._without_faults()
@@ -259,7 +271,10 @@ class _Drill:
             await asyncio.wait_for(self._stopped.wait(), self._options.pace.warm_up_s)
 
     async def _has_one_chunk_per_token(self) -> bool:
-        """Whether the chunks of a response can be counted, to find lost tokens."""
+        """Whether the chunks of a response can be counted, to find lost tokens.
+
+        DrillError if the endpoint rejects each request of a kind: no fault is the reason.
+        """
         sample = replace(
             self._traffic,
             requests=SAMPLE,
@@ -269,7 +284,15 @@ class _Drill:
             results=[],
         )
         await sample.run()
-        counts = {r.chunks for r in sample.results if not r.error}
+        for kind in self._options.kinds:
+            of_kind = [r for r in sample.results if r.kind is kind]
+            if of_kind and all(r.ending is Ending.REJECTED for r in of_kind):
+                raise DrillError(
+                    f"the endpoint rejects requests of this kind: {of_kind[0].error}",
+                    place=f"--traffic {kind}",
+                    fix="Remove the kind, or configure the graph for it.",
+                )
+        counts = {r.chunks for r in sample.results if not r.error and not r.kind.has_grammar}
         if counts <= {self._options.tokens}:
             return True
         self._say(
@@ -277,6 +300,18 @@ class _Drill:
             "usage instead of counting chunks"
         )
         return False
+
+    async def _context_length(self) -> int:
+        """Of the model in tokens; enough for a long prompt if it is not known."""
+        traffic = self._traffic
+        async with httpx.AsyncClient(
+            headers=dict(traffic.headers), trust_env=traffic.trust_env
+        ) as client:
+            with contextlib.suppress(httpx.HTTPError, ValueError, LookupError, TypeError):
+                models = (await client.get(f"{traffic.url}/models")).json()["data"]
+                listed = {model["id"]: model for model in models}[traffic.model]
+                return int(listed["context_window"])
+        return 3 * LONG_TOKENS
 
     async def _without_faults(self) -> dict[int, str]:
         """Prompt → its response, where it is the same alone and among other requests.

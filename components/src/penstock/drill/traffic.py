@@ -24,10 +24,49 @@ RETRIED = (408, 409, 429)  # and 5xx, by OpenAI's clients
 RETRY_S = 0.5  # as OpenAI's clients wait first
 
 
+LONG_TOKENS = 4000  # of a long prompt
+
+
+class RequestKind(StrEnum):
+    """What a request asks for."""
+
+    CHAT = "chat"
+    GUIDED = "guided"  # output that follows a JSON schema
+    TOOLS = "tools"  # a tool call
+    LONG = "long"  # a chat with a long prompt
+
+    @property
+    def has_grammar(self) -> bool:
+        """Whether the output follows a grammar: the number of tokens is not known, and Dynamo does
+        not migrate the request (dynamo#7930)."""
+        return self in (RequestKind.GUIDED, RequestKind.TOOLS)
+
+
+_SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {"place": {"type": "string"}, "liters": {"type": "integer"}},
+    "required": ["place", "liters"],
+    "additionalProperties": False,
+}
+_TOOL = {"name": "report_flow", "description": "Report how much water flows", "parameters": _SCHEMA}
+_PARAMETERS: Mapping[RequestKind, Mapping[str, object]] = {
+    RequestKind.CHAT: {"ignore_eos": True},
+    RequestKind.LONG: {"ignore_eos": True},
+    RequestKind.GUIDED: {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "f", "schema": _SCHEMA}}
+    },
+    RequestKind.TOOLS: {
+        "tools": [{"type": "function", "function": _TOOL}],
+        "tool_choice": "required",
+    },
+}
+
+
 class Ending(StrEnum):
     """How a request ended for its client."""
 
-    COMPLETE = "complete"  # exactly the requested tokens, then [DONE]
+    # Exactly the requested tokens, or those of a grammar and a finish reason; then [DONE].
+    COMPLETE = "complete"
     REJECTED = "rejected"  # an error status instead of a stream
     REFUSED = "refused"  # no response: no connection, or it was closed before the status
     TRUNCATED = "truncated"  # the stream ended before its last token
@@ -47,9 +86,11 @@ class StreamResult:
     """The result of one request."""
 
     number: int
-    error: str  # empty: exactly the requested tokens, one chunk each, then [DONE]
+    kind: RequestKind = RequestKind.CHAT
+    error: str  # empty: complete
     ending: Ending = Ending.COMPLETE
     rejections: tuple[str, ...] = ()  # errors of earlier attempts
+    rejected_s: float | None = None  # the first of them
     started_s: float  # the first attempt
     first_token_s: float
     ended_s: float
@@ -69,6 +110,7 @@ class _StatusError(Exception):
 class _Stream:
     """What has arrived in response to a request. Times are those of ``clock``."""
 
+    kind: RequestKind
     tokens: int
     one_chunk_per_token: bool
     clock: Callable[[], float]
@@ -80,9 +122,11 @@ class _Stream:
     chunks: int = 0
     text: list[str] = field(default_factory=list)
     rejections: list[str] = field(default_factory=list)
+    rejected: float | None = None
     error: str = ""
     is_done: bool = False
     has_usage: bool = False
+    has_finished: bool = False  # a chunk had a finish reason
     rejection: Ending | None = None
     client_port: int | None = None
     frontend_port: int | None = None
@@ -111,25 +155,38 @@ class _Stream:
         self.chunks += _tokens(chunk)
         self.text.append(_text(chunk))
         self.has_usage = self.has_usage or isinstance(chunk.get("usage"), dict)
-        self.error = self.error or _reported(chunk) or _usage_error(chunk, self.tokens)
+        self.has_finished = self.has_finished or _has_finished(chunk)
+        self.error = self.error or _reported(chunk)
+        if not self.kind.has_grammar:
+            self.error = self.error or _usage_error(chunk, self.tokens)
 
     def end(self) -> Ending:
         """Complete ``error``, and say how the request ended."""
         self.waited()
-        if not self.error and not self.is_done:
-            self.error = f"ended without [DONE] after {self.chunks} chunks"
-        if not self.error and not (self.one_chunk_per_token or self.has_usage):
-            self.error = f"ended without a usage chunk after {self.chunks} chunks"
-        too_few = self.one_chunk_per_token and self.chunks < self.tokens
-        if not self.error and (too_few or self.chunks > self.tokens):
-            self.error = f"{self.chunks} tokens streamed, {self.tokens} requested"
+        self.error = self.error or self._missing()
         if self.rejection is not None:
             return self.rejection
         if self.chunks > self.tokens:
             return Ending.DUPLICATED
         if not self.error:
             return Ending.COMPLETE
-        return Ending.TRUNCATED if self.chunks else Ending.REFUSED
+        # Dynamo sends a tool call in one chunk, at its end.
+        return Ending.TRUNCATED if self.chunks or self.kind.has_grammar else Ending.REFUSED
+
+    def _missing(self) -> str:
+        """What a stream without an error lacks, or has too much of."""
+        after = f"after {self.chunks} chunks"
+        if not self.is_done:
+            return f"ended without [DONE] {after}"
+        if self.kind.has_grammar and not self.has_finished:
+            return f"ended without a finish reason {after}"
+        if not (self.kind.has_grammar or self.one_chunk_per_token or self.has_usage):
+            return f"ended without a usage chunk {after}"
+        is_counted = self.one_chunk_per_token and not self.kind.has_grammar
+        too_few = is_counted and self.chunks < self.tokens
+        if too_few or self.chunks > self.tokens:
+            return f"{self.chunks} tokens streamed, {self.tokens} requested"
+        return ""
 
 
 @dataclass
@@ -145,6 +202,8 @@ class Traffic:
     requests: int
     concurrency: int
     tokens: int  # of output, per request
+    kinds: tuple[RequestKind, ...] = (RequestKind.CHAT,)  # used in turn
+    long_tokens: int = LONG_TOKENS  # of the prompt of `LONG`, approximately
     prefixes: int = 8  # number of shared prefixes, used in turn, for the KV router
     retries: int = 0  # OpenAI's clients retry twice
     retry_s: float = RETRY_S  # before the first retry; twice as long before each further one
@@ -187,6 +246,7 @@ class Traffic:
 
     async def _request(self, client: httpx.AsyncClient, number: int, start: float) -> StreamResult:
         stream = _Stream(
+            kind=self._kind(number),
             tokens=self.tokens,
             one_chunk_per_token=self.one_chunk_per_token,
             clock=self.clock,
@@ -198,9 +258,11 @@ class Traffic:
         first = stream.began if stream.first is None else stream.first
         return StreamResult(
             number=number,
+            kind=stream.kind,
             error=stream.error,
             ending=ending,
             rejections=tuple(stream.rejections),
+            rejected_s=None if stream.rejected is None else stream.rejected - start,
             started_s=stream.began - start,
             first_token_s=first - start,
             ended_s=self.clock() - start,
@@ -226,7 +288,8 @@ class Traffic:
                     stream.add(chunk)
         except RejectedError as rejection:
             if len(stream.rejections) < self.retries:
-                stream.waited()
+                now = stream.waited()
+                stream.rejected = now if stream.rejected is None else stream.rejected
                 stream.rejections.append(str(rejection))
                 return rejection.wait_s or self.retry_s * 2 ** (len(stream.rejections) - 1)
             stream.error, stream.rejection = str(rejection), rejection.ending
@@ -260,21 +323,28 @@ class Traffic:
                 elif line.startswith("data:"):
                     yield json.loads(line[5:])
 
+    def _kind(self, number: int) -> RequestKind:
+        number = number if self.prompts is None else number % self.prompts
+        return self.kinds[number % len(self.kinds)]
+
     def _body(self, number: int) -> dict[str, object]:
+        kind = self._kind(number)
         if self.prompts is not None:
             number %= self.prompts
         prefix = f"You are assistant {number % self.prefixes}. " + "Keep to the point. " * 40
+        is_long = kind is RequestKind.LONG
+        more = " the" * self.long_tokens if is_long else ""  # about a token each
         return {
             "model": self.model,
             "messages": [
                 {"role": "system", "content": prefix},
-                {"role": "user", "content": f"Question {number}: how much water flows?"},
+                {"role": "user", "content": f"Question {number}: how much water flows?{more}"},
             ],
             "max_tokens": self.tokens,
-            "ignore_eos": True,
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **_PARAMETERS[kind],
         }
 
 
@@ -290,6 +360,10 @@ def _tokens(chunk: dict[str, Any]) -> int:
     """Dynamo sends a chunk per token, then one with the finish reason, then the usage. A chunk has
     several tokens if only together they are a character."""
     return sum(choice.get("finish_reason") is None for choice in chunk.get("choices") or ())
+
+
+def _has_finished(chunk: dict[str, Any]) -> bool:
+    return any(choice.get("finish_reason") for choice in chunk.get("choices") or ())
 
 
 def _text(chunk: dict[str, Any]) -> str:

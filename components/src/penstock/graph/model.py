@@ -152,6 +152,11 @@ class Drill(Spec):
         default=5,
         description="Time in seconds without a token after which a request counts as stalled.",
     )
+    recovery_s: dict[AnyFaultKind, Positive] = Field(
+        default={},
+        description="Maximum time in seconds of the recovery from a fault, for each kind of fault; "
+        "kinds that are not listed may take as long as the drill waits.",
+    )
 
 
 class Checks(Spec):

@@ -32,11 +32,10 @@ from penstock.local.ports import is_local
 from penstock.local.predicted_timing import PredictedTiming
 from penstock.local.versions import Interpreters, environment_of
 from penstock.manifests import flags
-from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.deployment import WORKERS, Component, Deployment, Engine, Launch, Role
 from penstock.manifests.roles import configured_role, engine_of
 from penstock.tokenizer import FOLDER
 
-SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # What replaces a component that the image or the operator starts.
 NOT_STARTED = {
     Role.EPP: "an endpoint picker, which only a cluster has; the frontends choose the workers",
@@ -121,7 +120,7 @@ def adapt(
 
 def is_substituted(component: Component, machine: Machine, overrides: Overrides) -> bool:
     """Whether the mocker runs instead of the engine."""
-    if component.engine in (None, Engine.MOCKER) or component.role not in SERVING:
+    if component.engine in (None, Engine.MOCKER) or component.role not in WORKERS:
         return False
     if overrides.engine is Engine.MOCKER:
         return True
@@ -170,7 +169,7 @@ class _Adapter:
         if is_substituted(component, self.machine, self.overrides):
             return self._substitute(name, component, launch)
         self._require_no_timing(component)
-        if component.engine is not None and component.role in SERVING:
+        if component.engine is not None and component.role in WORKERS:
             return [self._worker(name, component, launch, component.engine)]
         what = launch.module or " ".join(launch.argv[:3]) or "nothing"
         self._note(f"{component.name}: not started on this machine ({component.role}: {what})")
@@ -303,7 +302,7 @@ class _Adapter:
         return [program]
 
     def _require_no_timing(self, component: Component) -> None:
-        if self.timing is not None and component.role in SERVING:
+        if self.timing is not None and component.role in WORKERS:
             raise UsageError(
                 f"--timing model needs mockers, but {component.name} would run {component.engine} "
                 "itself: add --engine mocker"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import psutil
@@ -25,6 +26,8 @@ INTERVAL_S = 1.0
 # A process that computes may respond soon: a frontend that reads a long prompt is not dead.
 BUSY_HUNG_S = 30.0
 BUSY_SHARE = 0.5  # of one core, since the last check
+# A process that SIGSTOP has stopped is not merely slow, so there is nothing to wait for.
+STOPPED_S = 2.0
 # If no process responds, the machine is probably suspended or overloaded: wait longer.
 ALL_HUNG_S = 30.0
 NOT_FOUND_S = 5.0
@@ -39,6 +42,8 @@ class Verdict(Enum):
 
 
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
+    if health.stopped_at is not None:
+        return Verdict.HUNG if now - health.stopped_at > hung_s else Verdict.SERVES
     if not health.responds:
         return Verdict.HUNG if now - health.responded > hung_s else Verdict.SERVES
     if not health.is_found and now - health.found_at > NOT_FOUND_S:
@@ -46,13 +51,25 @@ def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
     return Verdict.SERVES
 
 
-def cpu_seconds(replica: Replica) -> float:
-    """The CPU time of the replica's process; 0 if it has ended."""
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """What the kernel knows of a process."""
+
+    cpu_s: float = 0.0
+    is_stopped: bool = False
+    """SIGSTOP has stopped it; a debugger's stop is another state."""
+
+
+def process_state(replica: Replica) -> ProcessState:
+    """Of the replica's process; the defaults if it has ended."""
     try:
-        times = psutil.Process(replica.child.pid).cpu_times()
+        process = psutil.Process(replica.child.pid)
+        times, status = process.cpu_times(), process.status()
     except psutil.Error:
-        return 0.0
-    return float(times.user + times.system)
+        return ProcessState()
+    return ProcessState(
+        cpu_s=float(times.user + times.system), is_stopped=status == psutil.STATUS_STOPPED
+    )
 
 
 class HealthCheck:
@@ -65,10 +82,10 @@ class HealthCheck:
         prober: Prober,
         clock: Callable[[], float],
         say: Callable[[str], None],
-        cpu_s: Callable[[Replica], float] = cpu_seconds,
+        state_of: Callable[[Replica], ProcessState] = process_state,
     ) -> None:
         self._endpoint, self._discovery, self._prober = endpoint, discovery, prober
-        self._clock, self._say, self._cpu_s = clock, say, cpu_s
+        self._clock, self._say, self._state_of = clock, say, state_of
         self._last: float | None = None  # the last progress of a check
         self._failure = ""
 
@@ -78,18 +95,27 @@ class HealthCheck:
         if self._last is None or now - self._last > SUSPENDED_S:
             return []
         known = [(replica, replica.health) for replica in replicas if replica.health is not None]
-        none_responds = not any(
-            health.responds for replica, health in known if not replica.program.service
+        for replica, health in known:
+            if not self._state_of(replica).is_stopped:
+                health.stopped_at = None
+            elif health.stopped_at is None:
+                health.stopped_at = now
+        any_responds = any(
+            health.responds and health.stopped_at is None
+            for replica, health in known
+            if not replica.program.service
         )
         return [
-            (replica, _verdict(health, now, self._hung_s(replica, none_responds=none_responds)))
+            (replica, _verdict(health, now, self._hung_s(replica, health, any_responds)))
             for replica, health in known
         ]
 
-    def _hung_s(self, replica: Replica, *, none_responds: bool) -> float:
-        """How long a process may not respond."""
-        hung_s = ALL_HUNG_S if none_responds else replica.program.hung_s
-        if replica.health is not None and replica.health.is_busy:
+    def _hung_s(self, replica: Replica, health: Health, any_responds: bool) -> float:
+        """How long a process may not respond, or be stopped."""
+        hung_s = replica.program.hung_s if any_responds else ALL_HUNG_S
+        if health.stopped_at is not None and any_responds:
+            hung_s = STOPPED_S
+        elif health.is_busy:
             hung_s = max(hung_s, BUSY_HUNG_S)
         if replica.worker_id is not None and self._discovery.has_left(replica.worker_id):
             return max(hung_s, replica.program.grace_s)  # it finishes its requests
@@ -185,7 +211,7 @@ class HealthCheck:
             return
         before, began = health.cpu_s, self._clock()
         health.responds = await self._responds(replica)
-        health.cpu_s = self._cpu_s(replica)
+        health.cpu_s = self._state_of(replica).cpu_s
         if health.responds:
             health.responded = self._clock()
         # A probe without a response took its time limit; one that failed at once shows no progress.

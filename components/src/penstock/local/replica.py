@@ -49,6 +49,8 @@ class Health:
     """CPU time of its process at the last check."""
     is_busy: bool = False
     """It computed instead of responding to the last check."""
+    stopped_at: float | None = None
+    """When it was first seen stopped by a signal; None while it is not."""
     is_found: bool = True
     """In the last check."""
 
@@ -136,8 +138,11 @@ class Replica:
         )
 
     def status_state(self) -> ReplicaState:
-        """A process is not reported as ready when its last check failed."""
-        is_well = self.health is None or (self.health.responds and self.health.is_found)
+        """A process is not reported as ready when its last check failed, or while it is stopped."""
+        health = self.health
+        is_well = health is None or (
+            health.responds and health.is_found and health.stopped_at is None
+        )
         if self.state is ReplicaState.READY and not is_well:
             return ReplicaState.UNHEALTHY
         return self.state

@@ -25,6 +25,9 @@ class Role(StrEnum):
     OTHER = "other"
 
 
+WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
+
+
 class Engine(StrEnum):
     TRTLLM = "trtllm"
     VLLM = "vllm"

@@ -14,12 +14,12 @@ from penstock.engines.flags import GivenFlag, given_flags
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.engines.settings import Location, Setting, read_settings
 from penstock.hardware import Gpu
-from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.deployment import WORKERS, Component, Deployment, Engine, Launch, Role
 from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Pod
 from penstock.manifests.roles import configured_role
 from penstock.models import ModelFacts, ModelShape, find_facts
-from penstock.serving.worker import WORKERS, Worker, first_by_component
+from penstock.serving.worker import Worker, first_by_component
 from penstock.text.values import as_mapping
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from penstock.engines.settings import read_settings
 from penstock.hardware import GPUS, Gpu, gpu_of_product
-from penstock.manifests.deployment import Component, Deployment
+from penstock.manifests.deployment import WORKERS, Component, Deployment
 from penstock.manifests.pods import Pod
 from penstock.manifests.read import Manifest
 from penstock.manifests.source import Source
@@ -22,7 +22,6 @@ from penstock.models import ModelFacts, ModelShape, find_facts, find_model, fold
 from penstock.models.config import MissingConfigError, UnknownShapeError
 from penstock.models.known import known_shape
 from penstock.serving.deployment import DEPLOYED_OPERATOR, ServingDeployment
-from penstock.serving.worker import WORKERS
 
 if TYPE_CHECKING:
     from penstock.graph.model import Graph

@@ -12,7 +12,6 @@ from penstock.manifests.deployment import Component, Engine, Launch, Role
 from penstock.manifests.pods import Pod
 from penstock.text.values import positive_int
 
-WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 # All-to-all backends that make expert parallelism the tensor parallelism
 # (`_A2A_EP_SPANNING_BACKENDS` of sglang/srt/arg_groups/overrides.py 0.5.21).
 EP_SPANNING = (

@@ -17,7 +17,7 @@ from penstock.checks.version_range import contains
 from penstock.engines.releases import DEPLOYED, RELEASES
 from penstock.errors import Problem, SimulationError
 from penstock.graph.slo import Slo
-from penstock.manifests.deployment import Role
+from penstock.manifests.deployment import WORKERS, Role
 from penstock.manifests.source import Source
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.planner import (
@@ -29,7 +29,6 @@ from penstock.serving.planner import (
     small_budget,
 )
 from penstock.serving.understand import Hints, understand
-from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Planner, PoolReplay, Replayable
 from penstock.simulate.replayable import not_replayable
 from penstock.simulate.scaling import Scaling

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from penstock.manifests.deployment import Component, Role
+from penstock.manifests.deployment import WORKERS, Component, Role
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.serving.deployment import ServingDeployment
 from penstock.serving.planner import configurations, minimum_endpoints, planned_pools
-from penstock.serving.worker import WORKERS
 from penstock.simulate.model import Replayable
 from penstock.text.numbers import count_of
 

@@ -21,7 +21,7 @@ import httpx
 from penstock.environments.paths import STAMP
 from penstock.errors import MissingToolError, SimulationError
 from penstock.local.predicted_timing import PredictedTiming
-from penstock.manifests.deployment import Deployment, Role
+from penstock.manifests.deployment import WORKERS, Deployment
 from penstock.manifests.source import Source
 from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
@@ -52,7 +52,6 @@ INPUT, OUTPUT = 4000, 64
 SEED = 1
 TOLERANCE = 0.15
 TIMEOUT_S = 300.0  # of a request
-SERVING = (Role.PREFILL, Role.DECODE, Role.WORKER)
 Engines = dict[str, dict[str, Any]]
 WARM_UP = 2  # requests before the measured ones: a mocker's first step loads its step times
 
@@ -143,7 +142,7 @@ def must_chunk(engine: Mapping[str, Any], context: int) -> bool:
 def require_all(deployment: Deployment, engines: Engines) -> None:
     """SimulationError for a pool without replicas, for which the replay has no engine."""
     for component in deployment.components:
-        if component.role in SERVING and component.name not in engines:
+        if component.role in WORKERS and component.name not in engines:
             message = f"{component.name} has no replica, so its timing cannot be predicted"
             fix = "Give it 1 replica, or omit --timing model."
             raise SimulationError(message, place=component.name, fix=fix)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from penstock.engines.settings import read_settings
 from penstock.manifests import flags
-from penstock.manifests.deployment import Component, Deployment, Engine, Launch, Role
+from penstock.manifests.deployment import WORKERS, Component, Deployment, Engine, Launch, Role
 from penstock.manifests.source import Source
 
-WORKERS = (Role.PREFILL, Role.DECODE, Role.WORKER)
 FRONTEND = "dynamo.frontend"
 RDMA = ("rc", "dc", "ud", "ib")  # how UCX's names of InfiniBand and RoCE transports begin
 

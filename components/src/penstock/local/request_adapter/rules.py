@@ -7,7 +7,7 @@ listed for users in docs/local-engines.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ IGNORED_BY_DYNAMO = ("store", "prediction")
 GUIDED = ("guided_json", "guided_regex", "guided_choice", "guided_grammar")
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 IGNORED_HEADER = "x-penstock-ignored"
+# Of a request whose client accepts that the mocker ignores what it would be refused for.
+ACCEPT_IGNORED_HEADER = "x-penstock-accept-ignored"
 DEFAULT_LIMIT_HEADER = "x-penstock-default-max-tokens"
 
 # The parameters of /v1/responses: OpenAI's, then Dynamo's. Dynamo ignores all others there.
@@ -191,20 +193,26 @@ def review(
     *,
     renders_tools: bool = True,
     output_limit: int | None = None,
+    accepts_ignored: bool = False,
 ) -> Accepted | Refusal:
     """``path``: one of `LIMITS`; ``body``: the request's JSON object.
 
     ``renders_tools``: whether the chat template writes the tools into the prompt.
     ``output_limit``: in tokens, of requests that set none; None: the engine's own.
+    ``accepts_ignored``: whether the client accepts that the mocker ignores parameters.
     """
+    accepted: list[str] = []
     for name, rule in _rules_for(path, engine):
         if name in body and rule.is_used(_value_at(body, rule.param), body):
-            return rule.refusal(engine)
+            if not (accepts_ignored and rule.engines == ONLY_MOCKER):
+                return rule.refusal(engine)
+            accepted.append(rule.param)
     if (refusal := _unknown_parameter(path, body) or _unread_part(path, body, engine)) is not None:
         return refusal
     changed = {} if engine == MOCKER else _understood_tools(path, body)
     headers = {}
-    ignored = ", ".join(_ignored(body, engine, renders_tools and "tool_choice" not in changed))
+    names = _ignored(body, engine, renders_tools and "tool_choice" not in changed)
+    ignored = ", ".join([*accepted, *names])
     if ignored:
         headers[IGNORED_HEADER] = ignored
     if output_limit is not None and all(body.get(name) is None for name in LIMITS[path]):
@@ -268,7 +276,7 @@ def _media(message: Body) -> Iterator[tuple[int, str]]:
             yield place, str(part.get("type"))
 
 
-def _ignored(body: Body, engine: str, sees_tools: bool) -> Iterable[str]:
+def _ignored(body: Body, engine: str, sees_tools: bool) -> list[str]:
     names: tuple[str, ...] = IGNORED_BY_DYNAMO
     if engine == MOCKER:
         names += IGNORED_BY_THE_MOCKER

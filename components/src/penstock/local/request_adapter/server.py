@@ -25,7 +25,16 @@ from aiohttp import web
 from .client_reads import ClientRead, ClientReads
 from .errors import PROMPTS, Refusal, no_route, too_long, translated
 from .hosts import UNKNOWN_HOST, is_served, not_served, pattern
-from .rules import LIMITS, MOCKER, MOST_MESSAGES, Body, most_bytes, review, review_size
+from .rules import (
+    ACCEPT_IGNORED_HEADER,
+    LIMITS,
+    MOCKER,
+    MOST_MESSAGES,
+    Body,
+    most_bytes,
+    review,
+    review_size,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -287,6 +296,7 @@ class Adapter:
             self._options.adapter_engine,
             renders_tools=bool(self._options.adapter_renders_tools),
             output_limit=self._options.adapter_output_limit,
+            accepts_ignored=ACCEPT_IGNORED_HEADER in request.headers,
         )
         if isinstance(verdict, Refusal):
             return _error(verdict)

@@ -10,10 +10,10 @@ from typing import Any
 from penstock.checks.rules.containers import Process, mappings, processes
 from penstock.checks.rules.pods.pod_containers import containers_of
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.deployment import WORKERS, Component, Engine, Role
 from penstock.manifests.pods import Container, Pod
 from penstock.serving.deployment import FRONTEND, ServingDeployment
-from penstock.serving.worker import WORKERS, Worker
+from penstock.serving.worker import Worker
 from penstock.text.values import as_mapping, positive_int
 
 PREFILL_DRAIN_S = 30  # of a TensorRT-LLM prefill worker, not configurable

@@ -9,11 +9,10 @@ from typing import Any
 
 from penstock.checks.rules.containers import mappings
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Component, Engine, Role
+from penstock.manifests.deployment import WORKERS, Component, Engine, Role
 from penstock.manifests.documents import Cursor
 from penstock.manifests.pods import Container, Pod, resources_of
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import WORKERS
 from penstock.text.names import nearest
 from penstock.text.numbers import plain_number
 from penstock.text.quantities import quantity_of

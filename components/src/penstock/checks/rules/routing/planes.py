@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.engines.settings import Location
-from penstock.manifests.deployment import Launch, Role
+from penstock.manifests.deployment import WORKERS, Launch, Role
 from penstock.manifests.flags import flag_value
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import WORKERS
 
 PLANES = {
     "DYN_REQUEST_PLANE": ("tcp", "nats"),

@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.manifests.deployment import Component, Role
+from penstock.manifests.deployment import WORKERS, Component, Role
 from penstock.manifests.pods import V1ALPHA1, Pod
 from penstock.manifests.scalers import Scaler, adapter_name, scalers
 from penstock.serving.deployment import ServingDeployment
-from penstock.serving.worker import WORKERS
 
 _ADVISORY = re.compile(r"advisory[\"']?\s*[:=]\s*[\"']?true", re.IGNORECASE)
 

@@ -13,6 +13,7 @@ from penstock.engines.flags import load
 from penstock.engines.releases import RELEASES, Release
 from penstock.engines.value_history import first_version
 from penstock.graph.image_reference import image_problem
+from penstock.manifests.deployment import WORKERS
 from penstock.manifests.fields import stored, stored_releases
 from penstock.manifests.pods import V1BETA1
 from penstock.serving.deployment import ServingDeployment
@@ -25,7 +26,7 @@ from penstock.serving.versions import (
     software,
     tag_of,
 )
-from penstock.serving.worker import WORKERS, Worker
+from penstock.serving.worker import Worker
 
 NVIDIA = "nvcr.io/nvidia/ai-dynamo/"
 # Settings with which the engine loads another class than config.json names.
