@@ -229,7 +229,7 @@ def test_an_interrupted_drill_does_not_wait_for_stalled_requests(
 
 def test_replicas_of_an_autoscaled_graph_are_not_edited() -> None:
     graph = (ROOT / "dynamo_graphs" / "quickstart-simulated.yaml").read_text("utf-8")
-    chosen = choose("kill,scale,edit-twice")
+    chosen = choose("kill,scale")
     assert possible(chosen, graph) == chosen
     for pool, count in (("prefill", 2), ("decode", 1)):
         graph = re.sub(rf"({pool}:(?:\n  #.*)*\n)  replicas: {count}", AUTOSCALED, graph)

@@ -12,13 +12,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from penstock.local.ports import LOOPBACK
 from tests.support import needs
 
 INTERPRETERS = {"python3": sys.executable}  # image → interpreter
@@ -42,18 +43,7 @@ class Pod:
     grace_s: int
     process: subprocess.Popen[bytes]
     log: Path
-
-    def answers(self, probe: str) -> bool:
-        """Whether a probe of the container succeeds."""
-        http = self.container[probe]["httpGet"]
-        port = next(
-            p["containerPort"] for p in self.container["ports"] if p["name"] == http["port"]
-        )
-        url = f"http://{self.address}:{port}{http['path']}"
-        try:
-            return httpx.get(url, timeout=5, trust_env=False, verify=False).is_success
-        except httpx.HTTPError:
-            return False
+    env: Mapping[str, str]
 
 
 @dataclass
@@ -66,10 +56,13 @@ class Pods:
     namespace: str = "default"
     pods: list[Pod] = field(default_factory=list)
 
-    def start(self, *kinds: str) -> None:
+    def start(self, *kinds: str, components: Sequence[str] = ()) -> None:
+        """``components``: only these."""
         for workload in (o for o in self.objects if o["kind"] in kinds):
-            for index in range(int(workload["spec"]["replicas"])):
-                self._start(workload, index)
+            component = workload["metadata"]["labels"]["app.kubernetes.io/component"]
+            if not components or component in components:
+                for _ in range(int(workload["spec"]["replicas"])):
+                    self._start(workload, len(self.of(component)))
 
     def of(self, component: str) -> list[Pod]:
         return [pod for pod in self.pods if f"-{component}-" in pod.name]
@@ -77,7 +70,7 @@ class Pods:
     def wait(self, probe: str, timeout_s: float = 120) -> None:
         deadline = time.monotonic() + timeout_s
         waiting = list(self.pods)
-        while waiting := [pod for pod in waiting if not pod.answers(probe)]:
+        while waiting := [pod for pod in waiting if self.problem(pod, probe)]:
             for pod in waiting:
                 code = pod.process.poll()
                 assert code is None, (
@@ -85,6 +78,33 @@ class Pods:
                 )
             assert time.monotonic() < deadline, f"no {probe}: {[pod.name for pod in waiting]}"
             time.sleep(0.1)
+
+    def problem(self, pod: Pod, probe: str) -> str:
+        """Why a probe of the pod fails; "" if it succeeds."""
+        check = pod.container[probe]
+        if "exec" in check:
+            argv = [self._of(part, pod) for part in check["exec"]["command"]]
+            argv[0] = INTERPRETERS[argv[0]]
+            done = subprocess.run(
+                argv,
+                env=dict(pod.env),
+                capture_output=True,
+                text=True,
+                timeout=check["timeoutSeconds"],
+                check=False,
+            )
+            return done.stderr if done.returncode else ""
+        ports = {port["name"]: port["containerPort"] for port in pod.container["ports"]}
+        url = f"http://{pod.address}:{ports[check['httpGet']['port']]}{check['httpGet']['path']}"
+        try:
+            response = httpx.get(url, timeout=5, trust_env=False, verify=False)
+        except httpx.HTTPError as error:
+            return repr(error)
+        return "" if response.is_success else f"HTTP {response.status_code}"
+
+    def _of(self, text: str, pod: Pod) -> str:
+        """A part of the pod's command, where its loopback is its address."""
+        return self.resolve(f"//{text}").removeprefix("//").replace(LOOPBACK, pod.address)
 
     def stop(self) -> dict[str, int]:
         """Send SIGTERM to all pods except etcd, then to etcd; return the exit code of each pod."""
@@ -126,9 +146,8 @@ class Pods:
         self._mount(spec, container, name)
         env = self._environment(container, name, address)
         log = self.folder / f"{name}.log"
-        pod = Pod(
-            name, address, container, spec.get("terminationGracePeriodSeconds", 30), None, log
-        )  # type: ignore[arg-type]
+        grace_s = spec.get("terminationGracePeriodSeconds", 30)
+        pod = Pod(name, address, container, grace_s, None, log, env)  # type: ignore[arg-type]
         self.pods.append(pod)  # first: a member of etcd names itself
         argv = [self._expand(part, env, address) for part in self.command(container, name)]
         pod.process = subprocess.Popen(
@@ -160,7 +179,10 @@ class Pods:
             "status.podIP": address,
         }
         env = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
-        env |= {"HOME": str(self.folder), "HF_HUB_OFFLINE": "1"} | dict.fromkeys(BIND, address)
+        temporary = self.folder / name / "tmp"
+        temporary.mkdir(parents=True)
+        env |= {"HOME": str(self.folder), "TMPDIR": str(temporary), "HF_HUB_OFFLINE": "1"}
+        env |= dict.fromkeys(BIND, address)
         env |= self.env
         for variable in container.get("env", ()):
             source = variable.get("valueFrom")

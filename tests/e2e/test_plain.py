@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import helm_python as helm
 import httpx
@@ -19,8 +20,9 @@ from penstock.local.ports import LOOPBACK
 from penstock.manifests.render import chart_path, render
 from penstock.strict_yaml.loader import SafeLoader
 from penstock.tiny_model import write
-from tests.e2e.pods import Pods
+from tests.e2e.pods import Pod, Pods
 from tests.support.local_graphs import QUICKSTART
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.needs("servers"), pytest.mark.timeout(300)]
 
@@ -45,7 +47,11 @@ def pods(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> It
         try:
             running.start("StatefulSet")
             running.wait("startupProbe")
-            running.start("Deployment")
+            running.start("Deployment", components=["frontend"])
+            running.wait("startupProbe")
+            (frontend,) = running.of("frontend")
+            assert "lists no model yet" in running.problem(frontend, "readinessProbe")
+            running.start("Deployment", components=["prefill", "decode"])
             for probe in ("startupProbe", "readinessProbe"):
                 running.wait(probe)
             yield running
@@ -92,6 +98,43 @@ def test_the_completion_went_through_prefill_and_decode(pods: Pods, values: dict
     assert answer.status_code == 200, answer.text
     workers = answer.json()["nvext"]["worker_id"]
     assert workers["prefill_worker_id"] != workers["decode_worker_id"]
+
+
+def test_a_worker_is_ready_when_its_whole_generation_is_routed_to(
+    pods: Pods, values: dict[str, Any]
+) -> None:
+    """Otherwise an update of the faster pool would stop the last decode workers of the generation
+    that serves, while the new one has no prefill workers yet."""
+    engine = values["engine"] | {"env": {"NEW": "1"}}
+    pods.objects = render(values | {"engine": engine}, name="plain").objects
+    pods.start("Deployment", components=["decode"])
+    pods.wait("startupProbe")
+    url = f"http://{pods.of('frontend')[0].address}:8000/health"
+    new = pods.of("decode")[-1]
+    expected = f"does not route requests to {namespace_of(new)} yet"
+    seen = f"{namespace_of(new)} is registered"
+    wait_for(lambda: namespace_of(new) in httpx.get(url, trust_env=False).text, seen)
+    assert expected in pods.problem(new, "readinessProbe")
+    pods.start("Deployment", components=["prefill"])
+    pods.wait("readinessProbe")
+    # One that was ready stays ready.
+    for pod in pods.of("prefill"):
+        pod.process.terminate()
+        pod.process.wait(30)
+        pods.pods.remove(pod)
+    wait_for(lambda: namespace_of(new) not in ready_namespaces(pods, values), "no prefill worker")
+    assert pods.problem(new, "readinessProbe") == ""
+
+
+def namespace_of(pod: Pod) -> str:
+    return f"{pod.env['DYN_NAMESPACE']}-{pod.env['DYN_NAMESPACE_WORKER_SUFFIX']}"
+
+
+def ready_namespaces(pods: Pods, values: dict[str, Any]) -> set[str]:
+    model = quote(values["model"]["id"], safe="")
+    url = f"http://{pods.of('frontend')[0].address}:8000/v1/models/{model}/ready"
+    namespaces = httpx.get(url, trust_env=False).json().get("namespaces", {})
+    return {name for name, state in namespaces.items() if state["ready"]}
 
 
 def test_every_pod_listens_on_its_own_address(pods: Pods) -> None:

@@ -81,9 +81,16 @@ livenessProbe:
   timeoutSeconds: 4
   failureThreshold: 3
 readinessProbe:
+  {{- if eq (include "penstock.discovery" .root) "kubernetes" }}
+  # Frontends find only pods that are ready.
   httpGet: {path: "/health", port: "system"}
+  {{- else }}
+  exec:
+    command:
+      {{- include "penstock.plain.ready" (list .root "9090" (printf "%s-frontends:%s" .root.Release.Name (include "penstock.number" .root.Values.frontend.port))) | nindent 6 }}
+  {{- end }}
   periodSeconds: 10
-  timeoutSeconds: 4
+  timeoutSeconds: 10
   failureThreshold: 3
 {{- else }}
   - {name: "DYN_NAMESPACE_PREFIX", value: {{ quote $namespace }}}
@@ -99,11 +106,19 @@ livenessProbe:
   timeoutSeconds: 1
   failureThreshold: 3
 readinessProbe:
-  httpGet: {path: "/health", port: "http"}
+  exec:
+    command:
+      {{- include "penstock.plain.ready" (list .root (include "penstock.number" .root.Values.frontend.port)) | nindent 6 }}
   periodSeconds: 10
-  timeoutSeconds: 3
+  timeoutSeconds: 10
   failureThreshold: 3
 {{- end }}
+{{- end -}}
+
+{{/* The command of a readiness probe, (list root argument…). Without comments: see penstock.group.script. */}}
+{{- define "penstock.plain.ready" -}}
+{{- $script := include "penstock.group.script" (list (first .) "ready.py") -}}
+{{- concat (list "python3" "-c" $script) (rest .) | toYaml -}}
 {{- end -}}
 
 {{/* "true" where the chart installs etcd. */}}

@@ -26,6 +26,7 @@ class Need(StrEnum):
     FILES = "files"  # discovery in files
     ISOLATION = "isolation"  # namespaces of the drill's own
     REPLICAS = "replicas"  # a pool that is not autoscaled
+    ENVOY = "envoy"  # one endpoint for several frontends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +159,8 @@ class Schedule:
         has_files = isinstance(state.discovery, FileDiscoveryState)
         items: list[tuple[Kind, str]] = []
         for choice in self._choices:
-            if choice.kind.needs is Need.FILES and not has_files:
+            missing = {Need.FILES: not has_files, Need.ENVOY: not state.envoy}
+            if choice.kind.needs is not None and missing.get(choice.kind.needs):
                 continue
             targets = programs if choice.kind.of_process else [GRAPH]
             items += [(choice.kind, t) for t in targets if choice.program in (None, t)]

@@ -27,6 +27,7 @@ from penstock.drill.isolation import full_disk, lost_packets, partitioned, slow_
 from penstock.errors import UsageError
 from penstock.files import write_file
 from penstock.graph.edit import scalable_pools, set_replicas
+from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import FileDiscoveryState
 from penstock.manifests.deployment import WORKERS
 
@@ -36,6 +37,7 @@ NETWORK_S, LOST_PERCENT = 8.0, 5
 SLOW_KBIT_PER_S, SLOWEST_S = 1000, 0.5  # the traffic of the clients needs more
 DISK_S = 5.0
 START_S = 300.0
+FRONTEND = "frontend"
 EDITED = "DYN_PENSTOCK_DRILL"  # a variable that nothing reads
 
 
@@ -96,32 +98,64 @@ def _scaled(fault: Fault, graph: GraphProcess) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _edited_twice(fault: Fault, graph: GraphProcess) -> Iterator[None]:
-    """Save a second edit before the first one has been applied."""
-    sizes = _with_more(graph, 2)
-    with _edited(graph, _resized(graph, sizes)):
-        graph.wait_for(lambda state: sizes.items() <= state["desired_replicas"].items())
+    """Save a second edit before the first one has been applied, and undo both the same way."""
+    old, text = _workers(graph), graph.graph.read_text("utf-8")
+    larger = _resized(graph, _with_more(graph, 2)) if scalable_pools(text) else text
+    with _edited(graph, _configured(larger, "1")), _edited(graph, _configured(text, "2")):
+        new = _replaced(graph, old)
         yield
+    _replaced(graph, new)
 
 
 @contextlib.contextmanager
 def _reconfigured(fault: Fault, graph: GraphProcess) -> Iterator[None]:
     """Replace all workers by changing a variable of their environment, and change it back."""
-    old = {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
-    content = yaml.safe_load(graph.graph.read_text("utf-8"))
-    engine = content["engine"]
-    env = (engine.get("env") or {}) | {EDITED: "1"}
-    changed = content | {"engine": engine | {"env": env}}
-    with _edited(graph, yaml.safe_dump(changed, sort_keys=False)):
+    old = _workers(graph)
+    with _edited(graph, _configured(graph.graph.read_text("utf-8"), "1")):
         new = _replaced(graph, old)
         yield
     _replaced(graph, new)
+
+
+@contextlib.contextmanager
+def _reverted(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """Undo a change of all workers as soon as one of the new ones is ready."""
+    old = _workers(graph)
+    with _edited(graph, _configured(graph.graph.read_text("utf-8"), "1")):
+        graph.wait_for(lambda _: not _workers(graph, ReplicaState.READY) <= old, START_S)
+    graph.wait_for(lambda _: is_settled(current(graph)), START_S)
+    yield
+
+
+@contextlib.contextmanager
+def _new_frontends(fault: Fault, graph: GraphProcess) -> Iterator[None]:
+    """Replace all frontends by changing a variable of their environment, and change it back."""
+    old = set(graph.pids(FRONTEND))
+    with _edited(graph, _configured(graph.graph.read_text("utf-8"), "1", FRONTEND)):
+        graph.wait_for(lambda s: not old & {r["pid"] for r in s["replicas"]}, START_S)
+        graph.wait_for(lambda _: is_settled(current(graph)), START_S)
+        yield
+
+
+def _configured(text: str, value: str, section: str = "engine") -> str:
+    """The graph with a variable of the environment that nothing reads."""
+    content = yaml.safe_load(text)
+    part = content.get(section) or {}
+    env = (part.get("env") or {}) | {EDITED: value}
+    return yaml.safe_dump(content | {section: part | {"env": env}}, sort_keys=False)
+
+
+def _workers(graph: GraphProcess, state: ReplicaState | None = None) -> set[int]:
+    """The pids of all workers, or of those in ``state``."""
+    replicas = current(graph).replicas
+    return {r.pid for r in replicas if r.role in WORKERS and state in (None, r.state)}
 
 
 def _replaced(graph: GraphProcess, old: set[int]) -> set[int]:
     """Wait until other workers serve; return their pids."""
     graph.wait_for(lambda s: not old & {r["pid"] for r in s["replicas"]}, START_S)
     graph.wait_for(lambda _: is_settled(current(graph)), START_S)
-    return {replica.pid for replica in current(graph).replicas if replica.role in WORKERS}
+    return _workers(graph)
 
 
 @contextlib.contextmanager
@@ -192,8 +226,10 @@ KINDS: Mapping[str, Kind] = {
         ),
         _of_graph("kill-supervisor", _without_supervisor, is_outage=True),
         _of_graph("scale", _scaled, needs=Need.REPLICAS),
-        _of_graph("edit-twice", _edited_twice, needs=Need.REPLICAS),
+        _of_graph("edit-twice", _edited_twice),
         _of_graph("edit-config", _reconfigured),
+        _of_graph("edit-frontend", _new_frontends, needs=Need.ENVOY),
+        _of_graph("revert", _reverted),
         _of_graph("invalid-edit", _invalid),
     )
 }

@@ -47,6 +47,8 @@ FaultKind = Literal[
     "scale",
     "edit-twice",
     "edit-config",
+    "edit-frontend",
+    "revert",
     "invalid-edit",
 ]
 # Those of a release on a cluster, besides "kill", are the last three.
