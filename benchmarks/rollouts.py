@@ -42,7 +42,7 @@ AGGREGATED = """
 model: {id: openai/gpt-oss-20b, context_length: 8192}
 engine: {kind: mocker, config: {engine: {speedup_ratio: 2.0, num_gpu_blocks: 4096}}}
 frontend: {replicas: 2}
-workers: {replicas: 2}
+worker: {replicas: 2}
 """
 
 

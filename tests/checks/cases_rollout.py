@@ -51,19 +51,21 @@ def hpa(kind: str, name: str, changes: Mapping[str, Any] | None = None) -> str:
     return with_document(trtllm_disagg_dgd(changes), document)
 
 
+one_is_removed = vary(
+    "PS801",
+    vllm_agg,
+    {
+        f"worker/annotations/{SURGE}": "0",
+        f"worker/annotations/{REMOVED}": "1",
+        "worker/replicas": X,
+    },
+)
 CHANGE = (
-    vary(
-        "PS801",
-        vllm_agg,
-        {
-            f"worker/annotations/{SURGE}": "0",
-            f"worker/annotations/{REMOVED}": "1",
-            "worker/replicas": X,
-        },
-    )(1, 2),
+    one_is_removed(1, 3),
+    one_is_removed(2, 3),
     vary(
         "PS801", vllm_agg, {f"worker/annotations/{SURGE}": "0%", f"worker/annotations/{REMOVED}": X}
-    )("100%", "99%"),
+    )("100%", "49%"),
     vary("PS802", vllm_agg)(
         {f"worker/annotations/{STRATEGY}": "Recreate"},
         {f"frontend/annotations/{STRATEGY}": "Recreate"},
