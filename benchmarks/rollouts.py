@@ -1,4 +1,4 @@
-"""Changes graphs under load: roll-outs, reverts, edits in quick succession, scaling, and kills.
+"""Changes graphs under load: rollouts, reverts, edits in quick succession, scaling, and kills.
 
     python benchmarks/rollouts.py [--short] [CASE…]
 

@@ -335,9 +335,12 @@ def test_plain_deployments_have_the_pods_of_the_operator(chart: Chart, kind: str
         name = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
         template = copy.deepcopy(deployment["spec"]["template"])
         main = template["spec"]["containers"][0]
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            port = main.pop(probe)["httpGet"]["port"]
-            assert port in {p["name"] for p in main["ports"]}
+        ports = {p["name"]: str(p["containerPort"]) for p in main["ports"]}
+        for probe in ("startupProbe", "livenessProbe"):
+            assert main.pop(probe)["httpGet"]["port"] in ports
+        _, _, _, port, *frontends = main.pop("readinessProbe")["exec"]["command"]
+        assert port == ports["http" if name == "frontend" else "system"]
+        assert frontends == ([] if name == "frontend" else ["demo-frontends:8000"])
         main["env"] = [e for e in main["env"] if e["name"] not in ADDED]
         main["ports"] = [p for p in main["ports"] if p["name"] != "system"]
         main["volumeMounts"] = [m for m in main.get("volumeMounts", []) if m["name"] != SHM]
@@ -353,6 +356,27 @@ def test_plain_deployments_have_the_pods_of_the_operator(chart: Chart, kind: str
 
 
 SHM = "shared-memory"
+
+
+def test_workers_wait_for_the_frontends_unless_these_find_only_ready_pods() -> None:
+    for discovery, probe in (("etcd", "exec"), ("kubernetes", "httpGet")):
+        infrastructure = {"discovery": discovery}
+        values = {**graph_values("vllm", infrastructure=infrastructure), "platform": "plain"}
+        values["frontend"] = {"port": 9000}
+        probes = {
+            d["metadata"]["labels"]["app.kubernetes.io/component"]: d["spec"]["template"]["spec"][
+                "containers"
+            ][0]["readinessProbe"]
+            for d in of_kind(values, "Deployment")
+        }
+        assert probes.pop("frontend")["exec"]["command"][3:] == ["9000"]
+        assert {next(key for key in p if key in ("exec", "httpGet")) for p in probes.values()} == {
+            probe
+        }
+        services = {s["metadata"]["name"]: s["spec"] for s in of_kind(values, "Service")}
+        frontends = services["demo-frontends"]
+        assert frontends["clusterIP"] == "None"
+        assert [port["port"] for port in frontends["ports"]] == [9000]
 
 
 def test_replicas_keep_the_generation_and_other_changes_replace_it_for_all_pools() -> None:
