@@ -81,14 +81,9 @@ livenessProbe:
   timeoutSeconds: 4
   failureThreshold: 3
 readinessProbe:
-  {{- if eq (include "penstock.discovery" .root) "kubernetes" }}
-  # Frontends find only pods that are ready.
-  httpGet: {path: "/health", port: "system"}
-  {{- else }}
   exec:
     command:
       {{- include "penstock.plain.ready" (list .root "9090" (printf "%s-frontends:%s" .root.Release.Name (include "penstock.number" .root.Values.frontend.port))) | nindent 6 }}
-  {{- end }}
   periodSeconds: 10
   timeoutSeconds: 10
   failureThreshold: 3

@@ -358,25 +358,17 @@ def test_plain_deployments_have_the_pods_of_the_operator(chart: Chart, kind: str
 SHM = "shared-memory"
 
 
-def test_workers_wait_for_the_frontends_unless_these_find_only_ready_pods() -> None:
-    for discovery, probe in (("etcd", "exec"), ("kubernetes", "httpGet")):
-        infrastructure = {"discovery": discovery}
-        values = {**graph_values("vllm", infrastructure=infrastructure), "platform": "plain"}
-        values["frontend"] = {"port": 9000}
-        probes = {
-            d["metadata"]["labels"]["app.kubernetes.io/component"]: d["spec"]["template"]["spec"][
-                "containers"
-            ][0]["readinessProbe"]
-            for d in of_kind(values, "Deployment")
-        }
-        assert probes.pop("frontend")["exec"]["command"][3:] == ["9000"]
-        assert {next(key for key in p if key in ("exec", "httpGet")) for p in probes.values()} == {
-            probe
-        }
-        services = {s["metadata"]["name"]: s["spec"] for s in of_kind(values, "Service")}
-        frontends = services["demo-frontends"]
-        assert frontends["clusterIP"] == "None"
-        assert [port["port"] for port in frontends["ports"]] == [9000]
+def test_the_readiness_of_workers_asks_all_frontends_at_their_port() -> None:
+    values = {**graph_values("vllm", frontend={"port": 9000}), "platform": "plain"}
+    commands = [
+        d["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["exec"]["command"][3:]
+        for d in of_kind(values, "Deployment")
+    ]
+    assert sorted(commands) == [["9000"], *[["9090", "demo-frontends:9000"]] * 2]
+    services = {s["metadata"]["name"]: s["spec"] for s in of_kind(values, "Service")}
+    frontends = services["demo-frontends"]
+    assert frontends["clusterIP"] == "None"
+    assert [port["port"] for port in frontends["ports"]] == [9000]
 
 
 def test_replicas_keep_the_generation_and_other_changes_replace_it_for_all_pools() -> None:
