@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ import pytest
 
 from penstock.drill.graph_process import GraphProcess
 from shadow import KEY, GatewayProcess, Response, body, graph_in, hanging, load, send, served
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.needs("envoy")
 
@@ -121,6 +123,35 @@ def test_the_primary_serves_everything_while_a_fifth_is_mirrored(
     stable, candidate = copied(pair, before, 25)
     assert stable == 250
     assert 25 <= candidate <= 75  # 50 ± 4 standard deviations
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_a_signal_ends_the_gateway_after_its_open_requests_and_a_second_one_at_once(
+    pair: Pair, tmp_path: Path, signals: int
+) -> None:
+    content = body(pair.model, 0, 400) | {"stream": True}
+    last = ""
+    with pair.behind(ONE, tmp_path) as gateway, httpx.Client(headers=AUTHORIZED) as client:
+        url = f"{gateway.url}/chat/completions"
+        with client.stream("POST", url, json=content, timeout=60) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            os.kill(gateway.pid, signal.SIGTERM)
+            wait_for(lambda: refuses(gateway.url), "the gateway accepts no connection")
+            if signals == 2:
+                os.kill(gateway.pid, signal.SIGTERM)
+            with suppress(httpx.RemoteProtocolError):
+                last = [line for line in lines if line.startswith("data:")][-1]
+        assert gateway.wait() == 0
+    assert (last == "data: [DONE]") is (signals == 1)
+
+
+def refuses(url: str) -> bool:
+    try:
+        httpx.get(f"{url}/models", headers=AUTHORIZED)
+    except httpx.ConnectError:
+        return True
+    return False
 
 
 def test_a_stream_is_not_buffered(pair: Pair, tmp_path: Path) -> None:

@@ -15,10 +15,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
+
+import httpx
 
 from penstock.environments import environments_root
 from penstock.errors import MissingToolError, PortInUseError, StartError
@@ -33,23 +36,46 @@ READY_S = 15.0
 STOP_S = 10.0
 POLL_S = 0.05
 LAST_LINES = 8
+DRAIN_S = 180.0  # as the default of `drain_timeout_s`
+ADMIN = "http://envoy"
+OPEN_REQUESTS = r"^http\.gateway\.downstream_rq_active$"
 
 
 def run_envoy(policy: Policy, local: LocalSetup) -> int:
-    """Serve until Ctrl-C or SIGTERM; return 0. StartError when Envoy exits or never listens."""
+    """Serve until Ctrl-C or SIGTERM, then finish the open requests; return 0. A second signal ends
+    it at once. StartError when Envoy exits or never listens."""
     binary = require_envoy()
-    configuration = config(policy, local)
     with (
         _signals_as_interrupt(),
         _reserved(local.listen),
-        start_envoy(binary, configuration, local.keys) as envoy,
+        TemporaryDirectory(prefix="penstock-gateway-") as folder,
     ):
-        try:
-            envoy.wait_until_listening(local.listen)
-            print(_ready(policy, local), flush=True)
-            raise envoy.exit_error()
-        except KeyboardInterrupt:
-            return 0
+        # Only this user can enter the folder: the interface shows the keys.
+        admin = Path(folder) / "admin"
+        pipe = {"pipe": {"path": str(admin), "mode": 0o600}}
+        configuration = config(policy, local) | {"admin": {"address": pipe}}
+        with start_envoy(binary, configuration, local.keys) as envoy:
+            try:
+                envoy.wait_until_listening(local.listen)
+                print(_ready(policy, local), flush=True)
+                raise envoy.exit_error()
+            except KeyboardInterrupt:
+                with suppress(KeyboardInterrupt):
+                    _drain(envoy, admin)
+                return 0
+
+
+def _drain(envoy: EnvoyProcess, admin: Path) -> None:
+    """Stop to listen, and wait until no request is open, up to `DRAIN_S`."""
+    transport = httpx.HTTPTransport(uds=str(admin))
+    deadline = time.monotonic() + DRAIN_S
+    with suppress(httpx.HTTPError), httpx.Client(transport=transport, timeout=STOP_S) as client:
+        client.post(f"{ADMIN}/drain_listeners").raise_for_status()
+        while envoy.exit_code() is None and time.monotonic() < deadline:
+            lines = client.get(f"{ADMIN}/stats", params={"filter": OPEN_REQUESTS}).text.split("\n")
+            if not any(int(line.rpartition(": ")[2]) for line in lines if line):
+                return
+            time.sleep(POLL_S)
 
 
 def require_envoy() -> Path:
