@@ -88,8 +88,7 @@ bench: ## run all benchmarks; results go to benchmarks/results
 	$(RUN) python benchmarks/corpus.py
 	$(RUN) python benchmarks/engine_dry_run.py
 	$(RUN) python benchmarks/start.py
-	$(RUN) python benchmarks/edit_under_load.py
-	$(RUN) python benchmarks/change_generation.py
+	$(RUN) python benchmarks/rollouts.py
 	$(RUN) python benchmarks/cpu_engine.py
 	$(RUN) python benchmarks/smollm2_exact.py
 	$(RUN) python benchmarks/client_matrix.py

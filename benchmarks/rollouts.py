@@ -1,6 +1,6 @@
 """Changes graphs under load: rollouts, reverts, edits in quick succession, scaling, and kills.
 
-    python benchmarks/rollouts.py [--short] [CASE…]
+    python benchmarks/rollouts.py [--short | --table] [CASE…]
 
 Each case is a drill of a graph with 16 streams, a quarter each of chats, requests with a grammar,
 required tools and long prompts. Meanwhile, each frontend is asked for its models, and the endpoint
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 import threading
 import time
@@ -22,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 
@@ -33,6 +35,7 @@ from penstock.local.ports import Ports
 from report import RESULTS, write_result
 
 NAME = "rollouts"
+NO_MODEL = "a frontend lists no model"
 GRAPHS = Path(__file__).parents[1] / "dynamo_graphs"
 STREAMS, INTERVAL_S = 16, 0.05
 BATCH = 10  # changes of one started graph
@@ -54,6 +57,7 @@ class Case:
     faults: str
     changes: int
     exact: bool = False
+    has_envoy: bool = True
     kinds: tuple[RequestKind, ...] = tuple(RequestKind)
 
 
@@ -65,6 +69,9 @@ def cases() -> dict[str, Case]:
         "mockers, disaggregated": Case(text=quick, faults=PLANNED, changes=80),
         "mockers, aggregated, two frontends": Case(text=AGGREGATED, faults=PLANNED, changes=80),
         "mockers, disaggregated, etcd and NATS": Case(text=etcd, faults=PLANNED, changes=20),
+        "mockers, disaggregated, without Envoy": Case(
+            text=quick, faults=PLANNED, changes=20, has_envoy=False
+        ),
         "llama.cpp, disaggregated, exact": Case(
             text=llamacpp,
             faults=PLANNED,
@@ -132,7 +139,7 @@ class Watch:
             return
         self.samples["models"] += 1
         if is_empty:
-            self.note("a frontend lists no model")
+            self.note(NO_MODEL)
 
     async def completion(self, client: httpx.AsyncClient, model: str) -> None:
         body = {"model": model, "prompt": "Hello", "max_tokens": 1}
@@ -168,7 +175,8 @@ def measure(case: Case, changes: int, seed: int) -> dict[str, Any]:
         graph.parent.mkdir()
         graph.write_text(case.text)
         port = Ports().free()
-        with watched(folder, port) as watch:
+        hidden = {} if case.has_envoy else {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
+        with mock.patch.dict(os.environ, hidden), watched(folder, port) as watch:
             result = drill_graph(
                 graph, choose(case.faults), ["--port", str(port)], [], options, folder, print
             )
@@ -215,14 +223,35 @@ def total(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return sums | {"samples": dict(samples), "problems": dict(problems)}
 
 
+def table(figures: dict[str, Any]) -> str:
+    """The rows of docs/accuracy.md."""
+    rows = [
+        "| graph | changes | requests | lost | retried by clients "
+        "| lost with their frontend or Envoy | lost with a grammar | looks without a model |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, case in figures.items():
+        total = case["total"]
+        numbers = [total[key] for key in ("changes", "requests", "lost", "retried")]
+        numbers += [total["with_their_frontend"], total["not_migratable"]]
+        without = total["problems"].get(NO_MODEL, 0)
+        looks = f"{without:,} of {total['samples']['models']:,}"
+        rows.append(f"| {name} | {' | '.join(f'{n:,}' for n in numbers)} | {looks} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="change graphs under load")
     parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
     parser.add_argument("--short", action="store_true", help="3 changes of each case, not saved")
+    parser.add_argument("--table", action="store_true", help="print the rows of docs/accuracy.md")
     options = parser.parse_args()
     known = cases()
     path = RESULTS / f"{NAME}.json"
     saved = json.loads(path.read_text())["cases"] if path.exists() else {}
+    if options.table:
+        print(table(saved))
+        return
     for name in options.cases or known:
         if options.short:
             print(json.dumps(measure(known[name], 3, seed=1), indent=1))

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ class Pods:
     env: Mapping[str, str] = field(default_factory=dict)  # for every pod
     namespace: str = "default"
     pods: list[Pod] = field(default_factory=list)
+    _started: Counter[str] = field(default_factory=Counter)  # by component
 
     def start(self, *kinds: str, components: Sequence[str] = ()) -> None:
         """``components``: only these."""
@@ -62,7 +64,36 @@ class Pods:
             component = workload["metadata"]["labels"]["app.kubernetes.io/component"]
             if not components or component in components:
                 for _ in range(int(workload["spec"]["replicas"])):
-                    self._start(workload, len(self.of(component)))
+                    self._start(workload, component)
+
+    def update(self, objects: tuple[Object, ...], delays_s: Mapping[str, float]) -> None:
+        """A rolling update of the Deployments, each with one pod more than its replicas and none
+        less. ``delays_s``: component → seconds until its first new pod starts."""
+        self.objects = objects
+        workloads = {
+            o["metadata"]["labels"]["app.kubernetes.io/component"]: o
+            for o in objects
+            if o["kind"] == "Deployment"
+        }
+        old = {component: self.of(component) for component in delays_s}
+        stopping: list[Pod] = []
+        began = time.monotonic()
+        while any(old.values()) or stopping:
+            for component, remaining in old.items():
+                replicas = int(workloads[component]["spec"]["replicas"])
+                kept = [*remaining, *stopping]
+                new = [pod for pod in self.of(component) if pod not in kept]
+                may_start = time.monotonic() - began >= delays_s[component]
+                if may_start and len(new) < replicas and len(new) + len(remaining) <= replicas:
+                    self._start(workloads[component], component)
+                ready = [pod for pod in new if not self.problem(pod, "readinessProbe")]
+                if remaining and len(remaining) + len(ready) > replicas:
+                    stopping.append(remaining.pop(0))
+                    stopping[-1].process.terminate()
+            for pod in [pod for pod in stopping if pod.process.poll() is not None]:
+                stopping.remove(pod)
+                self.pods.remove(pod)
+            time.sleep(0.1)
 
     def of(self, component: str) -> list[Pod]:
         return [pod for pod in self.pods if f"-{component}-" in pod.name]
@@ -138,11 +169,12 @@ class Pods:
                 text = re.sub(pattern, address, text)
         return text
 
-    def _start(self, workload: Object, index: int) -> None:
-        name = f"{workload['metadata']['name']}-{index}"
+    def _start(self, workload: Object, component: str) -> None:
+        address = f"127.0.1.{self._started.total() + 1}"
+        name = f"{workload['metadata']['name']}-{self._started[component]}"
+        self._started[component] += 1
         spec = workload["spec"]["template"]["spec"]
         (container,) = spec["containers"]
-        address = f"127.0.1.{len(self.pods) + 1}"
         self._mount(spec, container, name)
         env = self._environment(container, name, address)
         log = self.folder / f"{name}.log"

@@ -18,8 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-import change_generation
-import edit_under_load
+import rollouts
 from penstock.drill.graph_process import GraphProcess
 from penstock.graph.edit import set_replicas
 from penstock.local.ports import Ports
@@ -223,26 +222,14 @@ def test_no_request_is_lost_while_pools_scale_and_workers_end_or_are_replaced(
 
 
 @pytest.mark.nightly
-def test_no_request_is_lost_in_the_benchmark_of_edits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PENSTOCK_ENVIRONMENTS", str(tmp_path / "none"))
-    result = edit_under_load.measure(tmp_path, requests=2000)
-    assert_nothing_left(tmp_path)
-    assert all(s["after"] > s["requests_before"] for s in result["steps"])  # all under load
-    assert (result["failed"], result["exit_code"]) == (0, 0), result["failures"]
-    # Rejections by Dynamo (see the benchmark): seen in one run of about 20, 2 of 2,700
-    rejected = (result["rejections"], result["frontend_errors"])
-    assert result["retried"] <= result["requests"] / 200, rejected
-
-
-@pytest.mark.nightly
-def test_no_request_is_lost_in_the_benchmark_of_a_new_generation(tmp_path: Path) -> None:
-    # Without retries, Dynamo's frontend returned 503 for 2 of 9,389 requests: see the benchmark.
-    result = change_generation.measure(tmp_path, edits=2, retries=2)
-    assert result["requests"] > 100
-    assert result["failed"] == 0, result["failures"]
-    assert_nothing_left(tmp_path)
+@pytest.mark.parametrize("case", ["mockers, disaggregated", "mockers, disaggregated, kills"])
+def test_nothing_that_can_migrate_is_lost_in_the_benchmark_of_rollouts(case: str) -> None:
+    result = rollouts.measure(rollouts.cases()[case], changes=4, seed=1)
+    assert result["changes"] == 4
+    assert (result["lost"], result["not_recovered"]) == (0, 0), result["failures"]
+    if "kills" not in case:
+        assert (result["problems"], result["not_migratable"]) == ({}, 0)
+        assert min(result["samples"].values()) > 100
 
 
 def test_ctrl_c_lets_a_running_stream_finish_and_leaves_nothing(running: GraphProcess) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
@@ -98,6 +101,51 @@ def test_the_completion_went_through_prefill_and_decode(pods: Pods, values: dict
     assert answer.status_code == 200, answer.text
     workers = answer.json()["nvext"]["worker_id"]
     assert workers["prefill_worker_id"] != workers["decode_worker_id"]
+
+
+def with_probe(objects: tuple[Any, ...], probe: dict[str, Any] | None) -> tuple[Any, ...]:
+    """The Deployments of workers with another readiness."""
+    changed: tuple[Any, ...] = copy.deepcopy(objects)
+    for manifest in changed if probe else ():
+        if manifest["kind"] == "Deployment":
+            (container,) = manifest["spec"]["template"]["spec"]["containers"]
+            container["readinessProbe"] = probe
+    return changed
+
+
+@contextmanager
+def asked(pods: Pods, values: dict[str, Any]) -> Iterator[Counter[int]]:
+    """The number of responses by status; a request every 50 ms."""
+    url = f"http://{pods.of('frontend')[0].address}:8000/v1/completions"
+    body = {"model": values["model"]["id"], "prompt": "Hello", "max_tokens": 1}
+    statuses, ended = Counter[int](), Event()
+
+    def ask() -> None:
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            while not ended.wait(0.05):
+                statuses[client.post(url, json=body).status_code] += 1
+
+    thread = Thread(target=ask)
+    thread.start()
+    try:
+        yield statuses
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("probe", [None, {"httpGet": {"path": "/health", "port": "system"}}])
+def test_an_update_serves_all_the_time_although_one_pool_starts_later(
+    pods: Pods, values: dict[str, Any], probe: dict[str, Any] | None
+) -> None:
+    """With Dynamo's own readiness, the decode workers of the generation that serves would stop
+    before the new one has a prefill worker."""
+    engine = values["engine"] | {"env": {"CHANGED": "health" if probe else "chart"}}
+    objects = with_probe(render(values | {"engine": engine}, name="plain").objects, probe)
+    with asked(pods, values) as statuses:
+        pods.update(objects, {"decode": 0, "prefill": 8})
+    assert statuses[200] > 10
+    assert (statuses.total() == statuses[200]) is (probe is None), statuses
 
 
 def test_a_worker_is_ready_when_its_whole_generation_is_routed_to(
