@@ -68,9 +68,9 @@ def cases() -> dict[str, Case]:
     return {
         "mockers, disaggregated": Case(text=quick, faults=PLANNED, changes=80),
         "mockers, aggregated, two frontends": Case(text=AGGREGATED, faults=PLANNED, changes=80),
-        "mockers, disaggregated, etcd and NATS": Case(text=etcd, faults=PLANNED, changes=20),
+        "mockers, disaggregated, etcd and NATS": Case(text=etcd, faults=PLANNED, changes=10),
         "mockers, disaggregated, without Envoy": Case(
-            text=quick, faults=PLANNED, changes=20, has_envoy=False
+            text=quick, faults=PLANNED, changes=10, has_envoy=False
         ),
         "llama.cpp, disaggregated, exact": Case(
             text=llamacpp,

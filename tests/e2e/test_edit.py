@@ -224,8 +224,8 @@ def test_no_request_is_lost_while_pools_scale_and_workers_end_or_are_replaced(
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", ["mockers, disaggregated", "mockers, disaggregated, kills"])
 def test_nothing_that_can_migrate_is_lost_in_the_benchmark_of_rollouts(case: str) -> None:
-    result = rollouts.measure(rollouts.cases()[case], changes=4, seed=1)
-    assert result["changes"] == 4
+    result = rollouts.measure(rollouts.cases()[case], changes=5, seed=1)
+    assert result["changes"] == 5
     assert (result["lost"], result["not_recovered"]) == (0, 0), result["failures"]
     if "kills" not in case:
         assert (result["problems"], result["not_migratable"]) == ({}, 0)

@@ -1,7 +1,6 @@
 """Faults from outside during requests: what hangs or vanishes comes back, and requests go on.
 
-The faults are those of benchmarks/recovery.py, which also shows what happened before penstock
-checked the health of what it runs. One graph serves the tests without a variant.
+One graph serves the tests without a variant.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import recovery
+import rollouts
 from graphs import copy_graph
 from penstock.drill.graph_process import GraphProcess
 from penstock.drill.traffic import Traffic
@@ -32,7 +30,6 @@ from penstock.tokenizer import FOLDER
 from tests.e2e.chats import chat
 from tests.support.local_graphs import (
     QUICKSTART,
-    assert_nothing_left,
     replaced,
     running_graph,
     traffic_during,
@@ -124,7 +121,7 @@ def test_a_removed_discovery_folder_is_restored(running: GraphProcess) -> None:
     (frontend,) = running.pids("frontend")
 
     def remove() -> None:
-        recovery.cases()["remove-discovery"].inject(running, 0)
+        shutil.rmtree(running.state()["discovery"]["folder"], ignore_errors=True)
         running.wait_for(lambda s: frontend not in {r["pid"] for r in s["replicas"]})
         all_ready(running)
 
@@ -152,20 +149,6 @@ def test_a_deleted_state_folder_is_made_again(running: GraphProcess) -> None:
     assert "graph  ready" in running.penstock("ls").stdout
     again = running.penstock("up", str(running.graph))
     assert again.returncode == AlreadyUpError.exit_code, again.stderr
-
-
-def measured(
-    case: str | recovery.Case, folder: Path, *, variant: str, seconds: float
-) -> dict[str, Any]:
-    if isinstance(case, str):
-        case = recovery.cases()[case]
-    case = replace(case, seconds=seconds)
-    result = recovery.measure(case, folder / "run", variant=variant, recovery_s=4)
-    assert result["exit_code"] == 0
-    assert_nothing_left(folder / "run")
-    assert set(result["states"]) == {"ready"}, result["messages"]
-    assert result["started_after_the_fault"] > 0
-    return result
 
 
 HANGS = """\
@@ -203,35 +186,8 @@ def test_a_frontend_whose_chat_template_hangs_is_replaced(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
-@pytest.mark.needs("envoy")
-def test_each_other_process_that_hangs_is_replaced(tmp_path: Path) -> None:
-    roles = [role for role in recovery.ROLES if role != "decode"]
-
-    def stop_each(graph: GraphProcess, seconds: float) -> None:
-        for role in roles:
-            recovery.cases()[f"stop-{role}"].inject(graph, seconds)
-            graph.wait_for(lambda s: all(r["state"] == "ready" for r in s["replicas"]))
-
-    case = recovery.Case(name="stop-each", inject=stop_each, seconds=12)
-    result = measured(case, tmp_path, variant="envoy", seconds=12)
-    for name in ("frontend.0", "prefill.0", "event-broker", "endpoint.0"):
-        assert any(f"{name} stopped responding" in line for line in result["messages"]), name
-    # Streams through the stopped frontend or Envoy are lost.
-    assert all("incomplete" in error for error in result["errors"]), result["errors"]
-    assert result["failed"] <= 2 * recovery.CONCURRENCY
-
-
-@pytest.mark.nightly
-@pytest.mark.needs("envoy")
-def test_behind_envoy_a_killed_frontend_loses_only_its_own_streams(tmp_path: Path) -> None:
-    result = measured("kill-frontend", tmp_path, variant="envoy", seconds=10)
-    # What the frontend was streaming is lost; no request is refused or rejected.
-    assert all("incomplete" in error for error in result["errors"]), result["errors"]
-    assert result["failed"] <= 5 * recovery.CONCURRENCY
-
-
-@pytest.mark.nightly
 @pytest.mark.needs("servers")
-def test_with_etcd_a_suspended_graph_comes_back(tmp_path: Path) -> None:
-    result = measured("suspend-all", tmp_path, variant="etcd", seconds=15)
-    assert result["last_failure_after_the_start_s"] < result["seconds_after_the_start"] - 1
+def test_with_etcd_a_suspended_graph_comes_back() -> None:
+    case = rollouts.cases()["mockers, disaggregated, etcd and NATS"]
+    result = rollouts.measure(replace(case, faults="suspend-all"), changes=1, seed=1)
+    assert (result["changes"], result["lost"], result["not_recovered"]) == (1, 0, 0), result
