@@ -25,6 +25,7 @@ from penstock.reports.model import (
     notes_of,
 )
 from penstock.simulate.window import percentile
+from penstock.text.numbers import limit_text
 
 SHOWN_FAILURES = 10
 MOST_FAILURES = 200  # in the table
@@ -113,7 +114,7 @@ def _summary(result: DrillResult) -> list[str]:
         )
     lines += [
         f"recovery too slow: {fault.kind} {fault.target} took {fault.recovery_s:.1f} s, and "
-        f"`drill.recovery_s` permits {result.options.recovery_s[fault.kind]:g} s"
+        f"`drill.recovery_s` permits {limit_text(result.options.recovery_s[fault.kind])} s"
         for fault in evaluation.too_slow
     ]
     lines += [f"not recovered: {fault.kind} {fault.target}" for fault in evaluation.not_recovered]
