@@ -48,13 +48,13 @@ def run_envoy(policy: Policy, local: LocalSetup) -> int:
     with (
         _signals_as_interrupt(),
         _reserved(local.listen),
-        TemporaryDirectory(prefix="penstock-gateway-") as folder,
+        _admin_folder() as folder,
     ):
-        # Only this user can enter the folder: the interface shows the keys.
-        admin = Path(folder) / "admin"
-        pipe = {"pipe": {"path": str(admin), "mode": 0o600}}
+        # The descriptor is the same in Envoy, and this path is never too long for a socket.
+        admin = f"/proc/self/fd/{folder}/admin"
+        pipe = {"pipe": {"path": admin, "mode": 0o600}}
         configuration = config(policy, local) | {"admin": {"address": pipe}}
-        with start_envoy(binary, configuration, local.keys) as envoy:
+        with start_envoy(binary, configuration, local.keys, (folder,)) as envoy:
             try:
                 envoy.wait_until_listening(local.listen)
                 print(_ready(policy, local), flush=True)
@@ -65,9 +65,20 @@ def run_envoy(policy: Policy, local: LocalSetup) -> int:
                 return 0
 
 
-def _drain(envoy: EnvoyProcess, admin: Path) -> None:
-    """Stop to listen, and wait until no request is open, up to `DRAIN_S`."""
-    transport = httpx.HTTPTransport(uds=str(admin))
+@contextmanager
+def _admin_folder() -> Iterator[int]:
+    """A descriptor of a folder that only this user can enter: the interface shows the keys."""
+    with TemporaryDirectory(prefix="penstock-gateway-") as folder:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+def _drain(envoy: EnvoyProcess, admin: str) -> None:
+    """Stop listening, and wait until no request is open, up to `DRAIN_S`."""
+    transport = httpx.HTTPTransport(uds=admin)
     deadline = time.monotonic() + DRAIN_S
     with suppress(httpx.HTTPError), httpx.Client(transport=transport, timeout=STOP_S) as client:
         client.post(f"{ADMIN}/drain_listeners").raise_for_status()
