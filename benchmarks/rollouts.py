@@ -225,8 +225,8 @@ def summary(result: DrillResult, watch: Watch) -> dict[str, Any]:
 
 
 def total(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    numbers = ("changes", "requests", "lost", "stalled", "retried")
-    numbers += ("not_migratable", "with_their_frontend")
+    numbers = ["changes", "requests", "lost", "stalled", "retried"]
+    numbers += ["not_migratable", "with_their_frontend"]
     sums: dict[str, Any] = {name: sum(batch[name] for batch in batches) for name in numbers}
     problems: Counter[str] = Counter()
     samples: Counter[str] = Counter()
