@@ -60,6 +60,7 @@ class Case:
     exact: bool = False
     streams: int = STREAMS
     stall_s: float = 5.0
+    interval_s: float = INTERVAL_S  # of the looks
     has_envoy: bool = True
     kinds: tuple[RequestKind, ...] = tuple(RequestKind)
 
@@ -81,6 +82,7 @@ def cases() -> dict[str, Case]:
             changes=10,
             exact=True,
             streams=4,
+            interval_s=1.0,
             stall_s=120.0,  # on two cores, workers that load a model take the time of the others
             kinds=(RequestKind.CHAT, RequestKind.GUIDED, RequestKind.TOOLS, RequestKind.CHAT),
         ),
@@ -95,6 +97,7 @@ class Watch:
 
     folder: Path
     port: int
+    interval_s: float
     samples: Counter[str] = field(default_factory=Counter)
     problems: Counter[str] = field(default_factory=Counter)
     first: dict[str, float] = field(default_factory=dict)
@@ -123,7 +126,7 @@ class Watch:
                         task = asyncio.create_task(coroutine)
                         pending.add(task)
                         task.add_done_callback(pending.discard)
-                await asyncio.sleep(INTERVAL_S)
+                await asyncio.sleep(self.interval_s)
             for task in pending:
                 task.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
@@ -159,8 +162,8 @@ class Watch:
 
 
 @contextmanager
-def watched(folder: Path, port: int) -> Iterator[Watch]:
-    stopped, watch = threading.Event(), Watch(folder, port)
+def watched(folder: Path, port: int, interval_s: float) -> Iterator[Watch]:
+    stopped, watch = threading.Event(), Watch(folder, port, interval_s)
     thread = threading.Thread(target=lambda: asyncio.run(watch.run(stopped)))
     thread.start()
     try:
@@ -186,7 +189,7 @@ def measure(case: Case, changes: int, seed: int) -> dict[str, Any]:
         graph.write_text(case.text)
         port = Ports().free()
         hidden = {} if case.has_envoy else {"PENSTOCK_ENVIRONMENTS": str(folder / "none")}
-        with mock.patch.dict(os.environ, hidden), watched(folder, port) as watch:
+        with mock.patch.dict(os.environ, hidden), watched(folder, port, case.interval_s) as watch:
             result = drill_graph(
                 graph, choose(case.faults), ["--port", str(port)], [], options, folder, print
             )
