@@ -175,6 +175,8 @@ def test_only_a_grammar_excuses_what_is_lost_with_a_killed_worker(
     failure = only_failure(cut(9, kind=kind), fault(**changes))
     is_excused = is_lost_with_its_worker and kind in (RequestKind.GUIDED, RequestKind.TOOLS)
     assert (failure.is_unavoidable, failure.is_not_migratable) == (is_excused, is_excused)
+    never_began = replace(rejected(9), kind=kind)  # another worker could have taken it
+    assert only_failure(never_began, fault(**changes)).is_unavoidable is False
 
 
 @pytest.mark.parametrize(("gap_s", "has_survivor", "unavoidable"), [

@@ -11,10 +11,7 @@ from tests.support.monitoring.files import DASHBOARDS, metric_names, queries, ru
 from tests.support.monitoring.live import LiveGraph, Prometheus
 
 # Exported only after an event that the tests' graph does not have; named in the native library.
-UNSEEN = {
-    "dynamo_frontend_model_rejection_total": "a worker that is full or busy",
-    "dynamo_frontend_model_cancellation_total": "a client that left",
-}
+UNSEEN = {"dynamo_frontend_model_rejection_total": "a worker that is full or busy"}
 # The latency of mockers on a busy machine is not meaningful.
 LATENCY = ("PenstockFirstToken", "PenstockInterToken")
 

@@ -102,11 +102,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _kinds(text: str) -> str:
     """``KIND,…``, checked."""
-    for name in text.split(","):
+    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
         if name not in TRAFFIC:
             known = f"choose some of {', '.join(TRAFFIC)}"
             raise argparse.ArgumentTypeError(f"{name!r} is no kind of request; {known}")
-    return text
+    return ",".join(names)
 
 
 def _add_concurrency(parser: argparse.ArgumentParser) -> None:

@@ -56,8 +56,8 @@ class DrillDocument(VersionedDocument):
     unavoidable: int
     """Number of failed requests that no other process could have served."""
     not_migratable: int
-    """Of these, the number of requests with a grammar, which Dynamo does not migrate from a killed
-    worker."""
+    """Number of unavoidable failures of requests with a grammar, which Dynamo does not migrate from
+    a lost worker."""
     retried: int
     """Number of requests that clients sent again after an error."""
     rows: Sequence[FaultRow]

@@ -91,9 +91,10 @@ class FaultRecord:
         return max(self.recovered_s, self.served_s or 0.0) - self.started_s
 
     @property
-    def is_replaced_alone(self) -> bool:
-        """Whether the fault suspended one process that another could replace."""
-        return self.has_survivor and self.ends_requests and not self.is_of_network
+    def moves_streams(self) -> bool:
+        """Whether the streams of the lost worker continue on another one."""
+        is_worker = self.role in WORKERS and not self.is_of_network
+        return is_worker and self.has_survivor and self.ends_requests
 
     @property
     def over_s(self) -> float:
@@ -143,8 +144,8 @@ class FaultRow(Document):
     unavoidable: int
     """Number of failed requests that no other process could have served."""
     not_migratable: int
-    """Of these, the number of requests with a grammar, which Dynamo does not migrate from a killed
-    worker."""
+    """Number of unavoidable failures of requests with a grammar, which Dynamo does not migrate from
+    a lost worker."""
     retried: int
     """Number of requests that clients sent again after an error."""
     recovery_s_median: float | None
@@ -333,11 +334,12 @@ def _cause(
     if holds_streams and is_broken:
         return _cause_of_break(request, fault)
     if fault.stalls and is_stalled:
-        if fault.is_replaced_alone and request.longest_gap_s > max(stall_s, DETECTED_S):
+        if fault.moves_streams and request.longest_gap_s > max(stall_s, DETECTED_S):
             waited = f"the stream waited for {request.longest_gap_s:.1f} s"
             return f"{waited}: {fault.target} was not replaced within {DETECTED_S:.0f} s", False
         return f"the stream waited until {fault.target} resumed or was replaced", True
-    if is_broken and request.kind.has_grammar and fault.ends_requests and fault.role in WORKERS:
+    was_streaming = type_ is FailureType.TRUNCATED and fault.role in WORKERS
+    if was_streaming and request.kind.has_grammar and fault.ends_requests:
         return NOT_MIGRATABLE, True
     if fault.role is None and "." not in fault.target:
         return "the fault did not close its connection; a retry should have succeeded", False

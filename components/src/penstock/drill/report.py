@@ -109,8 +109,8 @@ def _summary(result: DrillResult) -> list[str]:
     if evaluation.not_migratable:
         lines.append(
             f"{evaluation.not_migratable} requests with a grammar (guided, tools) were lost with "
-            "their worker: Dynamo does not migrate them (dynamo#7930). Planned changes wait for "
-            "them; lost workers do not"
+            "their worker: Dynamo does not migrate them (dynamo#7930). Planned changes wait "
+            "until such requests end; killed or suspended workers lose them"
         )
     lines += [
         f"recovery too slow: {fault.kind} {fault.target} took {fault.recovery_s:.1f} s, and "

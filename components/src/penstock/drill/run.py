@@ -31,7 +31,7 @@ from penstock.local.state import StateDir
 START_LIMIT_S = 300.0
 RETRIES = 2  # as OpenAI's clients
 PROMPTS = 64  # with `exact`
-RANDOM_OUTPUT = {ACCEPT_IGNORED_HEADER: "true"}  # mockers ignore a grammar, which the drill accepts
+RANDOM_OUTPUT = {ACCEPT_IGNORED_HEADER: "true"}  # of penstock's mockers, which ignore a grammar
 SAMPLE = 8
 RECORDED = tuple(field.name for field in fields(FaultRecord))
 REPLICAS = re.compile(r"([\w-]+)\.replicas=(\d+)")
@@ -177,7 +177,7 @@ class _Drill:
             retry_s=options.pace.retry_s,
             until_stopped=True,
             prompts=PROMPTS if options.exact else None,
-            headers={**(headers or {}), **(RANDOM_OUTPUT if target.is_mocked else {})},
+            headers={**(headers or {}), **RANDOM_OUTPUT},
             trust_env=headers is not None,
         )
         self._memory = MemorySampler(target.processes)
