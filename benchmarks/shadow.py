@@ -66,9 +66,9 @@ class GatewayProcess:
         self.keys.write_text(f"tester={KEY}\n")
         self.port = Ports(first=random.randrange(20000, 32000)).free()
         self.url = f"http://127.0.0.1:{self.port}/v1"
-        file = folder / "gateway.yaml"
-        file.write_text(GATEWAY + rest)
-        self.argv = [sys.executable, "-m", "penstock.cli.main", "gateway", "up", str(file)]
+        self.file = folder / "gateway.yaml"
+        self.file.write_text(GATEWAY + rest)
+        self.argv = [sys.executable, "-m", "penstock.cli.main", "gateway", "up", str(self.file)]
         self.argv += ["--keys", str(self.keys), "--port", str(self.port)]
         for name, url in backends.items():
             self.argv += ["--backend", f"{name}={url}"]
@@ -138,12 +138,12 @@ async def _ask(client: httpx.AsyncClient, url: str, content: dict[str, Any]) -> 
     return Response(status=response.status_code, seconds=time.monotonic() - began, error=wrong)
 
 
-def served(endpoint: str) -> int:
-    """Inference requests that a frontend completed, from its metrics."""
+def served(endpoint: str, counter: str = "requests_total") -> int:
+    """Inference requests that a frontend completed, from its metrics; or another counter."""
     # verify=False: loading the TLS certificates takes 50 ms of CPU each time.
     with httpx.Client(trust_env=False, verify=False) as client:
         text = client.get(endpoint.removesuffix("/v1") + "/metrics").text
-    found = re.findall(r"(?m)^dynamo_frontend_requests_total\{[^}]*\} ([0-9.e+]+)$", text)
+    found = re.findall(rf"(?m)^dynamo_frontend_{counter}\{{[^}}]*\}} ([0-9.e+]+)$", text)
     return int(sum(map(float, found)))
 
 

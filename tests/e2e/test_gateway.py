@@ -13,6 +13,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,18 @@ import httpx
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
-from shadow import KEY, GatewayProcess, Response, body, graph_in, hanging, load, send, served
+from shadow import (
+    GATEWAY,
+    KEY,
+    GatewayProcess,
+    Response,
+    body,
+    graph_in,
+    hanging,
+    load,
+    send,
+    served,
+)
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.needs("envoy")
@@ -31,6 +43,7 @@ FIFTH = ONE + "shadow: {release: candidate, percent: 20}\n"
 ALL = ONE + "shadow: {release: candidate, percent: 100}\n"
 CANARY = "backends: [{{release: stable, weight: {}}}, {{release: candidate, weight: {}}}]\n"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
+STARTED = "requests_started_total"
 JSON = AUTHORIZED | {"Content-Type": "application/json"}
 
 
@@ -53,6 +66,10 @@ class Pair:
 
     def counts(self) -> tuple[int, int]:
         return served(self.stable), served(self.candidate)
+
+    def ask_one(self, gateway: GatewayProcess, tokens: int) -> Response:
+        (response,) = asyncio.run(load(gateway.url, self.model, 1, 1, tokens))
+        return response
 
     def ask(self, gateway: GatewayProcess, requests: int, concurrency: int = 8) -> list[Response]:
         return asyncio.run(load(gateway.url, self.model, requests, concurrency, 4))
@@ -185,6 +202,33 @@ def test_a_canary_gets_its_weight(pair: Pair, tmp_path: Path, stable: int, candi
     expected = candidate
     spread = 20 if candidate == 50 else 0  # 4 standard deviations
     assert expected - spread <= got[1] <= expected + spread
+
+
+def test_an_edit_of_the_weights_moves_new_requests_and_ends_no_stream(
+    pair: Pair, tmp_path: Path
+) -> None:
+    with pair.behind(CANARY.format(100, 0), tmp_path) as gateway, ThreadPoolExecutor(1) as threads:
+
+        def apply(rest: str, printed: str) -> tuple[int, int]:
+            gateway.file.write_text(GATEWAY + rest)
+            wait_for(lambda: printed in gateway.log.read_text(), printed)
+            return pair.counts()
+
+        began = served(pair.stable, STARTED)
+        open_stream = threads.submit(pair.ask_one, gateway, 800)
+        wait_for(lambda: served(pair.stable, STARTED) > began, "a stream")
+        apply(CANARY.format(0, 0), "all weights are 0")
+        shadowed = apply(
+            CANARY.format(100, 0) + "shadow: {release: candidate, percent: 100}\n",
+            "applied: stable 100%, candidate 0%, shadow candidate 100%",
+        )
+        assert failed(pair.ask(gateway, 10)) == []
+        assert copied(pair, shadowed, 10)[1] == 10
+        moved = apply(CANARY.format(0, 100), "applied: stable 0%, candidate 100%\n")
+        assert failed(pair.ask(gateway, 20)) == []
+        assert open_stream.result(60).status == 200
+        assert copied(pair, moved, 20) == (1, 20)
+        apply(CANARY.format(1, 1) + "max_messages: 7\n", "50%; to apply the other changes, start")
 
 
 def test_a_hanging_shadow_fails_no_request(pair: Pair, tmp_path: Path) -> None:

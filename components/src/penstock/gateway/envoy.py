@@ -78,6 +78,8 @@ class LocalSetup:
     keys: Mapping[str, str]
     # None: no TLS.
     certificate: Certificate | None = None
+    # Folder from which Envoy reads the weights whenever a file is moved into it. None: fixed.
+    weights: Path | None = None
 
 
 def config(policy: Policy, local: LocalSetup, live: Config | None = None) -> Config:
@@ -217,9 +219,10 @@ def route(policy: Policy, local: LocalSetup) -> Config:
         "idle_timeout": f"{policy.limits.timeouts.idle_s}s",
         "retry_policy": retry_policy(policy.limits.retries),
     }
-    if policy.shadow is not None:
-        share = {"numerator": policy.shadow.share, "denominator": "HUNDRED"}
-        fraction = {"default_value": share}
+    if policy.shadow is not None or local.weights is not None:
+        # With live weights, the cluster of the shadow drops the other copies.
+        share = 100 if local.weights or not policy.shadow else policy.shadow.share
+        fraction = {"default_value": _percent(share)}
         action["request_mirror_policies"] = [
             {
                 "cluster": SHADOW,
@@ -286,36 +289,71 @@ def _bucket(requests: int, seconds: int) -> Config:
     }
 
 
+def _percent(share: int) -> Config:
+    return {"numerator": share, "denominator": "HUNDRED"}
+
+
 def _clusters(policy: Policy, local: LocalSetup) -> list[Config]:
     """All backends form one cluster, so a request that one rejects can be retried on another."""
-    weights = [(b.release, b.share) for b in policy.backends if b.share]
-    clusters = [_cluster(BACKENDS, weights, local, policy.limits.timeouts.connect_s)]
-    clusters[0]["circuit_breakers"] = circuit_breakers(
-        policy.limits.max_parallel_requests, MOST_PARALLEL_RETRIES
-    )
-    if policy.shadow is not None:
-        shadow = _cluster(SHADOW, [(policy.shadow.release, 1)], local, MIRROR_CONNECT_S)
-        shadow["circuit_breakers"] = circuit_breakers(MIRROR_BOUND, MIRROR_BOUND)
-        clusters.append(shadow)
+    limits = policy.limits
+    breakers = circuit_breakers(limits.max_parallel_requests, MOST_PARALLEL_RETRIES)
+    bounds = {
+        BACKENDS: (limits.timeouts.connect_s, breakers),
+        SHADOW: (MIRROR_CONNECT_S, circuit_breakers(MIRROR_BOUND, MIRROR_BOUND)),
+    }
+    clusters = []
+    for name, assignment in assignments(policy, local).items():
+        connect_s, breakers = bounds[name]
+        cluster: Config = {
+            "name": name,
+            "connect_timeout": f"{connect_s}s",
+            "lb_policy": "LEAST_REQUEST",
+            "common_lb_config": {"locality_weighted_lb_config": {}},
+            "per_connection_buffer_limit_bytes": CONNECTION_BUFFER_BYTES,
+            "circuit_breakers": breakers,
+        }
+        if local.weights is None:
+            cluster |= {"type": "STATIC", "load_assignment": assignment}
+        else:
+            source = _watched(local.weights / f"{name}.json", local.weights)
+            cluster |= {"type": "EDS", "eds_cluster_config": {"eds_config": source}}
+        clusters.append(cluster)
     return clusters
 
 
-def _cluster(name: str, shares: list[tuple[str, int]], local: LocalSetup, connect_s: int) -> Config:
+def assignments(policy: Policy, local: LocalSetup) -> dict[str, Config]:
+    """By cluster, the addresses of its frontends and their shares: the part of the configuration
+    that an edit of the weights changes. With live weights, the shadow's cluster always exists."""
+    weights = [(b.release, b.share) for b in policy.backends if b.share]
+    found = {BACKENDS: _assignment(BACKENDS, weights, local)}
+    if policy.shadow is not None:
+        found[SHADOW] = _assignment(SHADOW, [(policy.shadow.release, 1)], local)
+        if local.weights is not None:
+            dropped = {"category": SHADOW, "drop_percentage": _percent(100 - policy.shadow.share)}
+            found[SHADOW]["policy"] = {"drop_overloads": [dropped]}
+    elif local.weights is not None:
+        found[SHADOW] = _assignment(SHADOW, [], local)
+    return found
+
+
+def _assignment(name: str, shares: list[tuple[str, int]], local: LocalSetup) -> Config:
     localities = []
     for release, share in shares:
         address = local.frontends[release]
         endpoint = {"address": socket_address(address.host, address.port)}
         locality = {"locality": {"region": release}, "lb_endpoints": [{"endpoint": endpoint}]}
         localities.append({**locality, "load_balancing_weight": share})
-    return {
-        "name": name,
-        "type": "STATIC",
-        "connect_timeout": f"{connect_s}s",
-        "lb_policy": "LEAST_REQUEST",
-        "common_lb_config": {"locality_weighted_lb_config": {}},
-        "per_connection_buffer_limit_bytes": CONNECTION_BUFFER_BYTES,
-        "load_assignment": {"cluster_name": name, "endpoints": localities},
-    }
+    return {"cluster_name": name, "endpoints": localities}
+
+
+def discovered(version: int, *resources: Config) -> str:
+    """The content of a file from which Envoy reads a part of its configuration."""
+    return json.dumps({"version_info": str(version), "resources": list(resources)})
+
+
+def _watched(path: Path | str, folder: Path) -> Config:
+    paths = {"path": str(path), "watched_directory": {"path": str(folder)}}
+    return {"resource_api_version": "V3", "path_config_source": paths}
 
 
 def circuit_breakers(requests: int, retries: int) -> Config:
@@ -342,11 +380,7 @@ class LiveRoutes:
 
     def source(self) -> Config:
         """The `rds` of Envoy's connection manager."""
-        paths = {
-            "path": f"/dev/fd/{self.descriptor}",
-            "watched_directory": {"path": str(self.folder)},
-        }
-        source = {"resource_api_version": "V3", "path_config_source": paths}
+        source = _watched(f"/dev/fd/{self.descriptor}", self.folder)
         return {"route_config_name": ROUTES, "config_source": source}
 
     def routes(self, policy: Policy, local: LocalSetup, version: int) -> str:
@@ -365,8 +399,7 @@ class LiveRoutes:
         }
         host = {"name": policy.name, "domains": ["*"], "routes": [applied, first, clients]}
         message = "config.route.v3.RouteConfiguration"
-        configuration = typed(message, name=ROUTES, virtual_hosts=[host])
-        return json.dumps({"version_info": str(version), "resources": [configuration]})
+        return discovered(version, typed(message, name=ROUTES, virtual_hosts=[host]))
 
 
 def local_setup(
@@ -383,7 +416,7 @@ def local_setup(
     """
     problems: list[str] = []
     urls = dict(_pairs(backends, problems))
-    releases = [b.release for b in policy.backends]
+    releases = list(dict.fromkeys(b.release for b in policy.targets))
     problems += [_unknown(name, releases) for name in urls if name not in releases]
     for backend in policy.backends:
         if backend.release not in urls and backend.share:
@@ -392,7 +425,7 @@ def local_setup(
         problems.append(
             "--shadow is given, but the gateway file has no shadow section: add one, or remove it"
         )
-    if policy.shadow is not None and shadow is None:
+    if policy.shadow is not None and shadow is None and policy.shadow.release not in urls:
         problems.append(f"the shadow {policy.shadow.release} has no URL: add --shadow URL")
     elif policy.shadow is not None and shadow is not None:
         urls[policy.shadow.release] = shadow

@@ -117,9 +117,11 @@ class Gateway(Limits):
                 place = f"backends[{index}].release"
                 message = f"{name} is listed twice, first in backends[{names.index(name)}]"
                 raise invalid(place, message, "Keep one entry, with the sum of the weights.")
-        if self.shadow is not None and self.shadow.release in names:
+        served = [backend.release for backend in self.backends if backend.weight]
+        if self.shadow is not None and self.shadow.release in served:
             message = f"{self.shadow.release} is also a backend, so it would get requests twice"
-            raise invalid("shadow.release", message, "Name the release of the candidate.")
+            fix = "Name the release of the candidate, or set the weight of the backend to 0."
+            raise invalid("shadow.release", message, fix)
         return self
 
 

@@ -100,6 +100,12 @@ class Policy:
         return self.backends if self.shadow is None else (*self.backends, self.shadow)
 
 
+def _limits(section: Limits, tokens: int | None) -> Limits:
+    """Without the other fields, so that policies with the same limits are equal."""
+    values = {name: getattr(section, name) for name in Limits.model_fields}
+    return Limits.model_construct(**values).for_context(tokens)
+
+
 def build_policy(gateway: Gateway) -> Policy:
     """The policy of a gateway."""
 
@@ -108,7 +114,7 @@ def build_policy(gateway: Gateway) -> Policy:
         return BackendTarget(release=part.release, namespace=namespace, port=part.port, share=share)
 
     return Policy(
-        limits=gateway.for_context(None),
+        limits=_limits(gateway, None),
         name=gateway.name,
         namespace=gateway.namespace,
         gateway_class=gateway.gateway_class,
@@ -127,7 +133,7 @@ def policy_of_graph(
     """The policy of a graph's own gateway; the graph is its only backend."""
     backend = BackendTarget(release=release, namespace=namespace, port=SERVICE_PORT, share=1)
     return Policy(
-        limits=section.for_context(context_length),
+        limits=_limits(section, context_length),
         name=release,
         namespace=namespace,
         gateway_class=section.gateway_class,

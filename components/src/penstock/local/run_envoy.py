@@ -24,9 +24,10 @@ from types import FrameType
 import httpx
 
 from penstock.environments import environments_root
-from penstock.errors import MissingToolError, PortInUseError, StartError
-from penstock.gateway.envoy import Address, LocalSetup, config
+from penstock.errors import MissingToolError, PenstockError, PortInUseError, StartError
+from penstock.gateway.envoy import Address, LocalSetup, assignments, config, discovered, typed
 from penstock.gateway.policy import Policy
+from penstock.local.file_watch import FileWatch
 from penstock.local.ports import reserved
 from penstock.local.process import end_with_parent
 from penstock.local.services import envoy_binary
@@ -41,23 +42,30 @@ ADMIN = "http://envoy"
 OPEN_REQUESTS = r"^http\.gateway\.downstream_rq_active$"
 
 
-def run_envoy(policy: Policy, local: LocalSetup) -> int:
+def run_envoy(file: Path, read: Callable[[], tuple[Policy, LocalSetup]]) -> int:
     """Serve until Ctrl-C or SIGTERM, then finish the open requests; return 0. A second signal ends
-    it at once. StartError when Envoy exits or never listens."""
+    it at once. StartError when Envoy exits or never listens.
+
+    ``read``: the policy in the gateway file and its setup. It is called again after each edit of
+    the file; any PenstockError of it rejects the edit.
+    """
     binary = require_envoy()
-    with (
-        _signals_as_interrupt(),
-        _reserved(local.listen),
-        _admin_folder() as folder,
-    ):
+    watch = FileWatch(file)  # before the first read: misses no save
+    policy, local = read()
+    with _signals_as_interrupt(), _reserved(local.listen), _private_folder() as (path, folder):
+        weights = LiveWeights(policy, replace(local, weights=path))
         # The descriptor is the same in Envoy, and this path is never too long for a socket.
         admin = f"/proc/self/fd/{folder}/admin"
         pipe = {"pipe": {"path": admin, "mode": 0o600}}
-        configuration = config(policy, local) | {"admin": {"address": pipe}}
+        configuration = config(policy, weights.local) | {"admin": {"address": pipe}}
         with start_envoy(binary, configuration, local.keys, (folder,)) as envoy:
             try:
                 envoy.wait_until_listening(local.listen)
-                print(_ready(policy, local), flush=True)
+                print(f"ready: {_url(local)} ({weights.shares()})", flush=True)
+                while envoy.exit_code() is None:
+                    if watch.saved(time.monotonic()):
+                        print(weights.edited(read), flush=True)
+                    time.sleep(POLL_S)
                 raise envoy.exit_error()
             except KeyboardInterrupt:
                 with suppress(KeyboardInterrupt):
@@ -65,13 +73,50 @@ def run_envoy(policy: Policy, local: LocalSetup) -> int:
                 return 0
 
 
+class LiveWeights:
+    """The shares of the releases in a running Envoy, which an edit of the gateway file changes."""
+
+    def __init__(self, policy: Policy, local: LocalSetup) -> None:
+        self._policy, self.local, self._version = policy, local, 0
+        self._write(policy, local)
+
+    def shares(self) -> str:
+        total = sum(b.share for b in self._policy.backends)
+        shares = [f"{b.release} {b.share / total:.0%}" for b in self._policy.backends]
+        if (shadow := self._policy.shadow) is not None:
+            shares.append(f"shadow {shadow.release} {shadow.share}%")
+        return ", ".join(shares)
+
+    def edited(self, read: Callable[[], tuple[Policy, LocalSetup]]) -> str:
+        """Apply the saved file; a line for the operator."""
+        try:
+            policy, local = read()
+        except PenstockError as error:
+            return f"the edit is rejected, the gateway still has the previous weights:\n{error}"
+        applied = replace(self._policy, backends=policy.backends, shadow=policy.shadow)
+        self._write(applied, replace(local, weights=self.local.weights))
+        note = "" if policy == applied else "; to apply the other changes, start it again"
+        return f"applied: {self.shares()}{note}"
+
+    def _write(self, policy: Policy, local: LocalSetup) -> None:
+        assert local.weights is not None
+        self._version += 1
+        for name, assignment in assignments(policy, local).items():
+            draft = local.weights / f"{name}.draft"
+            message = typed("config.endpoint.v3.ClusterLoadAssignment", **assignment)
+            draft.write_text(discovered(self._version, message))
+            draft.replace(local.weights / f"{name}.json")
+        self._policy, self.local = policy, local
+
+
 @contextmanager
-def _admin_folder() -> Iterator[int]:
-    """A descriptor of a folder that only this user can enter: the interface shows the keys."""
+def _private_folder() -> Iterator[tuple[Path, int]]:
+    """A folder that only this user can enter, and its descriptor: Envoy's admin interface in it
+    shows the keys."""
     with TemporaryDirectory(prefix="penstock-gateway-") as folder:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            yield descriptor
+            yield Path(folder), descriptor
         finally:
             os.close(descriptor)
 
@@ -107,14 +152,10 @@ def _reserved(listen: Address) -> Iterator[None]:
         raise PortInUseError(replace(error.problems[0], place="--port")) from None
 
 
-def _ready(policy: Policy, local: LocalSetup) -> str:
-    total = sum(b.share for b in policy.backends)
-    shares = [f"{b.release} {b.share / total:.0%}" for b in policy.backends]
-    if policy.shadow is not None:
-        shares.append(f"shadow {policy.shadow.release} {policy.shadow.share}%")
+def _url(local: LocalSetup) -> str:
     scheme, host = "https" if local.certificate else "http", local.listen.host
     host = f"[{host}]" if ":" in host else host
-    return f"ready: {scheme}://{host}:{local.listen.port}/v1 ({', '.join(shares)})"
+    return f"{scheme}://{host}:{local.listen.port}/v1"
 
 
 @contextmanager
