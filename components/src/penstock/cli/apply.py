@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from penstock.cli import arguments
+from penstock.cli import arguments, gateway_shift
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 from penstock.errors import GraphError, UsageError
@@ -27,6 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "make objects that another tool, such as Argo CD, installed from the chart a release "
         "of Helm; stop that tool from writing them first",
     )
+    parser.add_argument(
+        "--blue-green",
+        metavar="FILE",
+        type=Path,
+        help="install the release next to the one that serves, and then move the requests of the "
+        "gateway in this file to it",
+    )
+    gateway_shift.add_pace(parser)
     add_switch(parser, "--skip-check", "apply even if `penstock check` finds errors")
 
 
@@ -34,6 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.checks.run import require_sound
     from penstock.cluster.change import against_cluster
     from penstock.manifests.source import open_source
+    from penstock.shift.weights import GatewayFile
 
     if args.adopt and args.rollback_on_failure:
         raise UsageError(
@@ -41,6 +51,13 @@ def run(args: argparse.Namespace) -> int:
             "adopt the graph as it is, then apply the change"
         )
     target = arguments.target_of(args)
+    if args.blue_green is None:
+        arguments.require_with(args, "--blue-green", gateway_shift.PACE)
+    elif args.no_wait:
+        raise UsageError("--blue-green waits for the release: remove --no-wait")
+    else:
+        file = GatewayFile.open(args.blue_green, target.name)
+        gateway = gateway_shift.on_cluster(args, file, args.graph)
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(
@@ -57,8 +74,10 @@ def run(args: argparse.Namespace) -> int:
     print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)
     if change.is_applied:
-        return rollout.resume(rollback_on_failure=args.rollback_on_failure)
-    change.require_possible(adopts=args.adopt)
-    if not arguments.confirm(args, f"apply to {target}"):
-        return 0
-    return rollout.upgrade(change, rollback_on_failure=args.rollback_on_failure)
+        code = rollout.resume(rollback_on_failure=args.rollback_on_failure)
+    else:
+        change.require_possible(adopts=args.adopt)
+        if not arguments.confirm(args, f"apply to {target}"):
+            return 0
+        code = rollout.upgrade(change, rollback_on_failure=args.rollback_on_failure)
+    return code if args.blue_green is None or code else gateway_shift.shift(args, file, gateway)

@@ -349,7 +349,7 @@ FRESH_S = 0.5  # how long a list of pods is used for new connections
 
 
 @dataclass
-class _Frontends:
+class ReadyFrontends:
     """The ready frontends, listed at most every FRESH_S."""
 
     api: Api
@@ -367,5 +367,5 @@ class _Frontends:
 
 def forwarded(api: Api, release: Release, target: ReleaseTarget) -> PortForward:
     """A port on this machine for the frontends of the release ``target``."""
-    frontends = _Frontends(api, target.name)
+    frontends = ReadyFrontends(api, target.name)
     return PortForward(api, frontend_port(release), frontends.ready)

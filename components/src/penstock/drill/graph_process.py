@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from penstock.local.process import end_with_parent
+from penstock.local.state import StateDir
 
 POLL_S = 0.05
 PENSTOCK = (sys.executable, "-m", "penstock.cli.main")
@@ -81,13 +82,11 @@ class GraphProcess:
     def state(self) -> dict[str, Any]:
         """The content of `penstock status --json`, read without starting a process."""
         root = Path(self._env["PENSTOCK_STATE_HOME"])
-        for path in root.glob("*/state.json"):
-            try:
-                content = json.loads(path.read_text())
-            except (OSError, ValueError):
-                return {}
-            return content if isinstance(content, dict) else {}
-        return {}
+        try:
+            content = json.loads(StateDir(self.graph, root).state_file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
 
     def wait_ready(self, timeout_s: float = 60) -> str:
         """The endpoint's URL, after a first completion succeeded."""

@@ -33,6 +33,7 @@ Object = dict[str, Any]
 ENVOY_GATEWAY = "v1.9.3"
 GATEWAY_API = "gateway.networking.k8s.io"
 EXTENSIONS = "gateway.envoyproxy.io"
+MANAGER = "penstock"  # field manager of the weights that a shift writes
 
 
 def manifests(policy: Policy, source: str) -> str:
@@ -50,7 +51,7 @@ def objects(policy: Policy) -> list[Object]:
     """Gateway, HTTPRoute, the policies, and a ReferenceGrant for each other namespace."""
     return [
         _gateway(policy),
-        _route(policy),
+        route(policy),
         _security(policy),
         _backend_traffic(policy),
         _client_traffic(policy),
@@ -88,7 +89,7 @@ def _listener(policy: Policy) -> str:
     return "http" if policy.tls_secret is None else "https"
 
 
-def _route(policy: Policy) -> Object:
+def route(policy: Policy) -> Object:
     rule: Object = {
         "matches": [{"path": {"type": "PathPrefix", "value": PATHS}}],
         "backendRefs": [_ref(policy, b) | {"weight": b.share} for b in policy.backends],

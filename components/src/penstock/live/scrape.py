@@ -30,12 +30,11 @@ from penstock.local.load import (
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics, Sample, parse
-from penstock.serving.frontend_metrics import CACHED, FRONTEND, ITL, PROMPT, REQUESTS, TTFT
+from penstock.serving.frontend_metrics import CACHED, FRONTEND, ITL, PROMPT, REQUESTS, STARTED, TTFT
 
 if TYPE_CHECKING:
     from penstock.live.model import Replica
 
-STARTED = f"{FRONTEND}requests_started_total"
 OUTPUT = f"{FRONTEND}output_tokens_total"
 ACTIVE = f"{FRONTEND}active_requests"
 ADMITTED = f"{FRONTEND}router_admission_received_total"

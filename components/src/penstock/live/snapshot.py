@@ -20,7 +20,7 @@ from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE,
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics
-from penstock.serving.frontend_metrics import PROMPT, REQUESTS, FrontendMetrics, summarize
+from penstock.serving.frontend_metrics import PROMPT, REQUESTS, STARTED, FrontendMetrics, summarize
 
 if TYPE_CHECKING:
     from penstock.live.model import GraphState, Replica
@@ -101,7 +101,7 @@ def _summary(frontends: Sequence[Interval]) -> FrontendMetrics | None:
 def _totals(frontends: Sequence[Interval]) -> Totals:
     summary = _summary(frontends)
     return Totals(
-        started_rate=_sum(i.rate([scrape.STARTED]) for i in frontends),
+        started_rate=_sum(i.rate([STARTED]) for i in frontends),
         request_rate=_sum(i.rate([REQUESTS]) for i in frontends),
         input_token_rate=_sum(i.rate([PROMPT]) for i in frontends),
         output_token_rate=_sum(i.rate([scrape.OUTPUT]) for i in frontends),
@@ -199,7 +199,7 @@ def _edges(
     pools = [c for c in components if c.role is not Role.FRONTEND]
     for component in components:
         if component.role is Role.FRONTEND:
-            rate = _sum(i.rate([scrape.STARTED]) for i in frontends)
+            rate = _sum(i.rate([STARTED]) for i in frontends)
             yield Edge(source=CLIENTS, target=component.name, request_rate=rate)
             # One admission per phase: in a disaggregated graph, two for each request.
             admitted = [

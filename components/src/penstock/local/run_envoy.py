@@ -25,6 +25,7 @@ import httpx
 
 from penstock.environments import environments_root
 from penstock.errors import MissingToolError, PenstockError, PortInUseError, StartError
+from penstock.files import write_atomically
 from penstock.gateway.envoy import Address, LocalSetup, assignments, config, discovered, typed
 from penstock.gateway.policy import Policy
 from penstock.local.file_watch import FileWatch
@@ -52,7 +53,7 @@ def run_envoy(file: Path, read: Callable[[], tuple[Policy, LocalSetup]]) -> int:
     binary = require_envoy()
     watch = FileWatch(file)  # before the first read: misses no save
     policy, local = read()
-    with _signals_as_interrupt(), _reserved(local.listen), _private_folder() as (path, folder):
+    with signals_as_interrupt(), _reserved(local.listen), _private_folder() as (path, folder):
         weights = LiveWeights(policy, replace(local, weights=path))
         # The descriptor is the same in Envoy, and this path is never too long for a socket.
         admin = f"/proc/self/fd/{folder}/admin"
@@ -102,10 +103,8 @@ class LiveWeights:
         assert local.weights is not None
         self._version += 1
         for name, assignment in assignments(policy, local).items():
-            draft = local.weights / f"{name}.draft"
             message = typed("config.endpoint.v3.ClusterLoadAssignment", **assignment)
-            draft.write_text(discovered(self._version, message))
-            draft.replace(local.weights / f"{name}.json")
+            write_atomically(local.weights / f"{name}.json", discovered(self._version, message))
         self._policy, self.local = policy, local
 
 
@@ -159,7 +158,7 @@ def _url(local: LocalSetup) -> str:
 
 
 @contextmanager
-def _signals_as_interrupt() -> Iterator[None]:
+def signals_as_interrupt() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:

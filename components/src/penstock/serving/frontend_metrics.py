@@ -16,6 +16,7 @@ CACHED = f"{FRONTEND}cached_tokens_sum"
 PROMPT = f"{FRONTEND}input_sequence_tokens_sum"
 READY = f"{FRONTEND}model_ready"
 REQUESTS = f"{FRONTEND}requests_total"
+STARTED = f"{FRONTEND}requests_started_total"
 
 
 @dataclass(frozen=True, kw_only=True)
