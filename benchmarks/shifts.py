@@ -21,8 +21,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from shadow import GATEWAY, KEY, GatewayProcess, served
 NAME = "shifts"
 SHIFTS = 20  # of each case
 PROMOTED, WORSE = 0, 16  # exit codes of `gateway shift`
+START_S = 300.0  # of a graph
 PER_S, LONG = 20.0, 0.02
 TOKENS = 16
 BACKENDS = "backends:\n  - {release: old, weight: 100}\n  - {release: new, weight: 0}\n"
@@ -62,6 +63,16 @@ class Case:
     expected: int = WORSE
 
 
+@dataclass(frozen=True, kw_only=True)
+class Releases:
+    """Two running releases and their gateway."""
+
+    gateway: GatewayProcess
+    graphs: Mapping[str, Path]
+    url: str
+    """Of the new release."""
+
+
 CASES = {
     "good": Case(expected=PROMOTED),
     "good, copies first": Case(copies=100, expected=PROMOTED),
@@ -72,12 +83,23 @@ CASES = {
 }
 
 
-class Load:
-    """Requests until it is closed, at random times; counts what clients get."""
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What a client got."""
 
-    def __init__(self, url: str) -> None:
-        self._url, self._open = url, True
-        self.counts: Counter[str] = Counter()
+    began_s: float
+    """Monotonic."""
+    status: str
+    """Of HTTP, `cut off` or the name of an error."""
+    ttft_s: float
+
+
+class Load:
+    """Requests until it is closed, at random times. ``body``: of one request."""
+
+    def __init__(self, url: str, body: Callable[[], dict[str, Any]], per_s: float = PER_S) -> None:
+        self._url, self._open, self._body, self._per_s = url, True, body, per_s
+        self.responses: list[Response] = []
         self._thread = threading.Thread(target=lambda: asyncio.run(self._send()))
         self._thread.start()
 
@@ -93,26 +115,35 @@ class Load:
                 task = asyncio.create_task(self._request(client))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-                await asyncio.sleep(random.expovariate(PER_S))
+                await asyncio.sleep(random.expovariate(self._per_s))
             await asyncio.gather(*tasks)
 
     async def _request(self, client: httpx.AsyncClient) -> None:
-        words = 3000 if random.random() < LONG else 30
-        content = f"{random.random()} " + "word " * words
-        body = {"model": MODEL, "max_tokens": TOKENS, "stream": True}
-        body["messages"] = [{"role": "user", "content": content}]
+        began, first, text = time.monotonic(), None, ""
         try:
-            response = await client.post(f"{self._url}/chat/completions", json=body)
+            url = f"{self._url}/chat/completions"
+            async with client.stream("POST", url, json=self._body()) as response:
+                async for part in response.aiter_text():
+                    first = first or time.monotonic()
+                    text += part
+            is_cut = response.status_code == 200 and "[DONE]" not in text
+            status = "cut off" if is_cut else str(response.status_code)
         except httpx.HTTPError as error:
-            self.counts[type(error).__name__] += 1
-            return
-        is_complete = response.status_code == 200 and "[DONE]" in response.text
-        is_cut = response.status_code == 200 and not is_complete
-        self.counts["cut off" if is_cut else str(response.status_code)] += 1
+            status = type(error).__name__
+        ttft_s = (first or time.monotonic()) - began
+        self.responses.append(Response(began_s=began, status=status, ttft_s=ttft_s))
 
 
-def write_graph(folder: Path, name: str, case: Case) -> Path:
-    """A graph, and the model that it names."""
+def simulated() -> dict[str, Any]:
+    """A request to mockers."""
+    words = 3000 if random.random() < LONG else 30
+    content = f"{random.random()} " + "word " * words
+    body = {"model": MODEL, "max_tokens": TOKENS, "stream": True}
+    return body | {"messages": [{"role": "user", "content": content}]}
+
+
+def graph_of(folder: Path, name: str, case: Case) -> str:
+    """The text of a graph; also writes the model that it names."""
     model = folder / f"model-{name}"
     tiny_model.write(model)
     if case.has_other_template:
@@ -120,42 +151,46 @@ def write_graph(folder: Path, name: str, case: Case) -> Path:
         values = json.loads(config.read_text())
         values["chat_template"] = "Talk:\n" + values["chat_template"]
         config.write_text(json.dumps(values))
-    graph = folder / f"{name}.yaml"
-    text = GRAPH.format(model=MODEL, folder=model, context=case.context, speed=case.speed)
-    graph.write_text(text)
-    return graph
+    return GRAPH.format(model=MODEL, folder=model, context=case.context, speed=case.speed)
 
 
 @contextmanager
-def running(case: Case) -> Iterator[tuple[GatewayProcess, Mapping[str, Path], str]]:
-    """The gateway, the graphs, and the URL of the new release."""
+def behind_gateway(folder: Path, texts: Mapping[str, str]) -> Iterator[Releases]:
+    """The graphs `old` and `new` with these texts, behind a gateway."""
+    environment = {"PENSTOCK_STATE_HOME": str(folder / "state")}
+    graphs = {name: folder / f"{name}.yaml" for name in texts}
+    with ExitStack() as stack:
+        urls = {}
+        for name, graph in graphs.items():
+            graph.write_text(texts[name])
+            process = GraphProcess(graph, folder, ("--port", "0", "--skip-check"), environment)
+            urls[name] = stack.enter_context(process).wait_ready(START_S)
+        gateway = stack.enter_context(GatewayProcess(folder, BACKENDS, urls))
+        yield Releases(gateway=gateway, graphs=graphs, url=urls["new"])
+
+
+@contextmanager
+def running(case: Case) -> Iterator[Releases]:
+    """A good release, and that of the case."""
     with tempfile.TemporaryDirectory(prefix="shifts-") as name:
         folder = Path(name)
-        environment = {"PENSTOCK_STATE_HOME": str(folder / "state")}
-        graphs = {n: write_graph(folder, n, c) for n, c in (("old", Case()), ("new", case))}
-        options = ("--port", "0", "--skip-check")
-        old, new = (GraphProcess(graph, folder, options, environment) for graph in graphs.values())
-        with old, new:
-            urls = {"old": old.wait_ready(120), "new": new.wait_ready(120)}
-            with GatewayProcess(folder, BACKENDS, urls) as gateway:
-                yield gateway, graphs, urls["new"]
+        cases = {"old": Case(), "new": case}
+        with behind_gateway(folder, {n: graph_of(folder, n, c) for n, c in cases.items()}) as both:
+            yield both
 
 
 def shift(
-    gateway: GatewayProcess,
-    graphs: Mapping[str, Path],
-    url: str,
-    expected: int,
-    options: Sequence[str],
+    releases: Releases, expected: int, options: Sequence[str], load: Load | None = None
 ) -> dict[str, Any]:
     """One shift under load, from the same weights; ``expected``: its exit code."""
+    gateway, graphs, url = releases.gateway, releases.graphs, releases.url
     gateway.file.write_text(GATEWAY + BACKENDS)
     command = [sys.executable, "-m", "penstock.cli.main", "gateway", "shift", str(gateway.file)]
     command += ["--to", "new", "--yes", *options]
     for release, graph in graphs.items():
         command += ["--graph", f"{release}={graph}"]
     state = {"PENSTOCK_STATE_HOME": str(gateway.file.parent / "state")}
-    load = Load(gateway.url)
+    load = load or Load(gateway.url, simulated)
     served_before, first_s = served(url), None
     try:
         time.sleep(1)
@@ -183,7 +218,7 @@ def shift(
         "is_correct": code == expected and weights == (["0", "100"], ["100", "0"])[code > 0],
         "seconds": round(ended_s - first_s, 1) if first_s else 0.0,
         "new_requests": served(url) - served_before if first_s else 0,
-        "clients": dict(load.counts),
+        "clients": dict(Counter(response.status for response in load.responses)),
         "reason": lines[-1] if code else "",
     }
 
@@ -233,13 +268,13 @@ def main() -> None:
         if not options.short and len(shifts) >= SHIFTS:
             continue
         pace = (*PACE, str(case.copies))
-        with running(case) as (gateway, graphs, url):
+        with running(case) as releases:
             if options.short:
-                figures = shift(gateway, graphs, url, case.expected, pace)
+                figures = shift(releases, case.expected, pace)
                 print(name, json.dumps(figures, indent=1), flush=True)
                 continue
             while len(shifts) < SHIFTS:
-                shifts.append(shift(gateway, graphs, url, case.expected, pace))
+                shifts.append(shift(releases, case.expected, pace))
                 saved[name] = {"total": total(shifts), "shifts": shifts}
                 write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": saved}, show=False)
                 print(name, json.dumps(saved[name]["total"]), shifts[-1]["reason"], flush=True)

@@ -15,9 +15,9 @@ QUICK = ("--steps", "50,100", "--step-s", "3", "--step-requests", "20", "--copie
 
 
 def test_requests_move_to_a_good_release_and_stay_with_a_better_one() -> None:
-    with running(Case()) as (gateway, graphs, url):
-        promoted = shift(gateway, graphs, url, PROMOTED, QUICK)
-        refused = shift(gateway, graphs, url, WORSE, (*QUICK, "--slower", "0.3"))
+    with running(Case()) as releases:
+        promoted = shift(releases, PROMOTED, QUICK)
+        refused = shift(releases, WORSE, (*QUICK, "--slower", "0.3"))
     assert promoted["is_correct"], promoted
     assert refused["is_correct"], refused
     assert "new is worse than old: the mean " in refused["reason"]

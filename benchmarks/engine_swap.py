@@ -1,0 +1,146 @@
+"""Replaces an engine by another one with the same model under load, with copies first and without.
+
+    python benchmarks/engine_swap.py [--short | --table] [CASE…]
+
+SmolLM2-135M-Instruct on llama.cpp and on vLLM on the CPU. The requests share six prefixes of about
+600 tokens. Writes results/engine_swap.json: the 90th percentile of the clients' TTFT in the first
+minute after all requests went to the new engine, and in the minute after that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from report import RESULTS, write_result
+from shifts import PROMOTED, Load, Releases, Response, behind_gateway, shift
+
+NAME = "engine_swap"
+PER_S, PREFIXES, PREFIX_WORDS, TOKENS = 0.7, 6, 450, 8
+MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
+WORDS = [
+    "river",
+    "bridge",
+    "stone",
+    "water",
+    "north",
+    "light",
+    "garden",
+    "winter",
+    "paper",
+    "music",
+    "forest",
+    "table",
+]
+ENGINES = {
+    "llama.cpp": "{kind: llamacpp, config: {n_parallel: 4}}",
+    "vLLM": "{kind: vllm, device: cpu, config: {dtype: float32, block-size: 32, max-num-seqs: 8, "
+    "enforce-eager: true, kv-cache-memory-bytes: 805306368}}",
+}
+GRAPH = "model: {{id: {model}, context_length: 2048}}\nengine: {engine}\nworker: {{replicas: 1}}\n"
+MINUTE_S = 60.0
+CASES = {
+    f"{old} to {new}, {copies}": (old, new, percent)
+    for old, new in (("llama.cpp", "vLLM"), ("vLLM", "llama.cpp"))
+    for copies, percent in (("copies first", 100), ("no copies", 0))
+}
+
+
+def prefix(number: int) -> str:
+    words = random.Random(number).choices(WORDS, k=PREFIX_WORDS)
+    return " ".join(words)
+
+
+def request() -> dict[str, Any]:
+    system = {"role": "system", "content": prefix(random.randrange(PREFIXES))}
+    user = {"role": "user", "content": f"Which word is at place {random.randrange(10_000)}?"}
+    return {"model": MODEL, "max_tokens": TOKENS, "stream": True, "messages": [system, user]}
+
+
+def measure(case: str, minute_s: float) -> dict[str, Any]:
+    old, new, percent = CASES[case]
+    with tempfile.TemporaryDirectory(prefix="swap-") as folder:
+        texts = {
+            name: GRAPH.format(model=MODEL, engine=ENGINES[engine])
+            for name, engine in (("old", old), ("new", new))
+        }
+        with behind_gateway(Path(folder), texts) as releases:
+            return swap(releases, percent, minute_s)
+
+
+def swap(releases: Releases, percent: int, minute_s: float) -> dict[str, Any]:
+    load = Load(releases.gateway.url, request, PER_S)
+    moved: list[float] = []
+
+    def watch() -> None:
+        log = releases.gateway.log
+        while not moved:
+            if "applied: old 0%, new 100%\n" in log.read_text():
+                moved.append(time.monotonic())
+            time.sleep(0.1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    # The new engine may be slower: here, only the losses and its own TTFT count.
+    options = ["--steps", "100", "--step-s", str(2 * minute_s), "--step-requests", "20"]
+    options += ["--copies", str(percent), "--slower", "100"]
+    figures = shift(releases, PROMOTED, options, load)
+    (moved_s,) = moved or (time.monotonic(),)
+    first = _between(load.responses, moved_s, moved_s + minute_s)
+    steady = _between(load.responses, moved_s + minute_s, moved_s + 2 * minute_s)
+    return figures | {
+        "first_minute_ttft_p90_s": p90(first),
+        "steady_ttft_p90_s": p90(steady),
+        "ratio": round(p90(first) / p90(steady), 2),
+        "requests_of_both_minutes": [len(first), len(steady)],
+    }
+
+
+def _between(responses: Sequence[Response], start_s: float, end_s: float) -> list[float]:
+    return [r.ttft_s for r in responses if start_s <= r.began_s < end_s]
+
+
+def p90(seconds: Sequence[float]) -> float:
+    return round(float(np.quantile(seconds, 0.9)), 4)
+
+
+def table(cases: dict[str, Any]) -> str:
+    return "\n".join(
+        f"| {name} | {sum(case['clients'].values())} | "
+        f"{sum(n for status, n in case['clients'].items() if status != '200')} | "
+        f"{case['first_minute_ttft_p90_s']:.2f} s | {case['steady_ttft_p90_s']:.2f} s | "
+        f"{case['ratio']:.2f} |"
+        for name, case in cases.items()
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="swap engines under load")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
+    parser.add_argument("--short", action="store_true", help="steps of 15 s, not saved")
+    parser.add_argument("--table", action="store_true", help="print the rows of docs/gateway.md")
+    options = parser.parse_args()
+    path = RESULTS / f"{NAME}.json"
+    saved = json.loads(path.read_text())["cases"] if path.exists() else {}
+    if options.table:
+        print(table(saved))
+        return
+    for name in options.cases or CASES:
+        if options.short:
+            print(name, json.dumps(measure(name, 15.0), indent=1), flush=True)
+        elif name not in saved:
+            saved[name] = measure(name, MINUTE_S)
+            write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": saved}, show=False)
+            print(name, json.dumps(saved[name]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
