@@ -228,7 +228,10 @@ def test_an_edit_of_the_weights_moves_new_requests_and_ends_no_stream(
         assert failed(pair.ask(gateway, 20)) == []
         assert open_stream.result(60).status == 200
         assert copied(pair, moved, 20) == (1, 20)
-        apply(CANARY.format(1, 1) + "max_messages: 7\n", "50%; to apply the other changes, start")
+        apply(
+            CANARY.format(1, 1) + "max_messages: 7\n",
+            "50%; other changes",
+        )
 
 
 def test_a_hanging_shadow_fails_no_request(pair: Pair, tmp_path: Path) -> None:

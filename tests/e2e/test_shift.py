@@ -20,7 +20,7 @@ def test_requests_move_to_a_good_release_and_stay_with_a_better_one() -> None:
         refused = shift(releases, WORSE, (*QUICK, "--slower", "0.3"))
     assert promoted["is_correct"], promoted
     assert refused["is_correct"], refused
-    assert "new is worse than old: the mean " in refused["reason"]
+    assert "new: it is worse than old: the mean " in refused["reason"]
     for each in (promoted, refused):
         assert set(each["clients"]) == {"200"}, each["clients"]
     # Copies, half of the requests, and all of them.

@@ -129,7 +129,7 @@ def test_a_new_release_is_installed_and_gets_the_requests(traffic: Traffic) -> N
     code, output = blue_green(traffic)
     assert code == 0, output
     assert traffic.weights == [(100, 0), (100, 1000), (50, 50), (0, 100)]
-    assert f"To end it: penstock uninstall {NAME}.yaml --namespace default" in output
+    assert f"To end it: penstock uninstall {NAME}.yaml --namespace=default --kube" in output
     assert load_gateway(traffic._cluster.graph.parent / "gateway.yaml").backends[1].weight == 100
 
 
@@ -137,7 +137,7 @@ def test_a_worse_release_loses_the_requests_again(traffic: Traffic) -> None:
     traffic.fails[NEXT] = 0.1
     code, output = blue_green(traffic, "--copies", "0")
     assert code == 16, output
-    assert "next is worse than quick: " in output
+    assert "next: it is worse than quick: " in output
     traffic._serve()
     assert traffic.weights == [(100, 0), (50, 50), (100, 0)]
     assert (traffic._cluster.graph.parent / "gateway.yaml").read_text() == GATEWAY
@@ -153,13 +153,19 @@ def test_nothing_is_installed_for_a_gateway_that_does_not_exist(traffic: Traffic
     ]
 
 
+def test_the_namespace_of_the_file_is_that_of_the_release(traffic: Traffic) -> None:
+    code, output = blue_green(traffic, "--namespace", "other")
+    assert code == 3
+    assert "next is in the namespace default, but apply installs it in other" in output
+
+
 def test_a_release_without_a_serving_one_beside_it_is_refused(traffic: Traffic) -> None:
     folder = traffic._cluster.graph.parent
     code, output = penstock(
         traffic, "apply", traffic._cluster.graph, "--blue-green", folder / "gateway.yaml", *PACE
     )
     assert code == 3
-    assert "quick must replace one release that serves clients, found none" in output
+    assert "quick already gets all requests" in output
 
 
 def test_options_of_a_shift_need_one(traffic: Traffic) -> None:

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="install the release next to the one that serves, and then move the requests of the "
-        "gateway in this file to it",
+        "gateway in FILE to it in steps",
     )
     gateway_shift.add_pace(parser)
     add_switch(parser, "--skip-check", "apply even if `penstock check` finds errors")
@@ -57,7 +57,9 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--blue-green waits for the release: remove --no-wait")
     else:
         file = GatewayFile.open(args.blue_green, target.name)
-        gateway = gateway_shift.on_cluster(args, file, args.graph)
+        gateway_shift.require_namespace(file, target)
+        words = ["--graph", str(args.graph), *arguments.words_of(args, ["sets"])]
+        gateway = gateway_shift.on_cluster(args, file, words)
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(
@@ -73,11 +75,16 @@ def run(args: argparse.Namespace) -> int:
     change = against_cluster(source.loaded, target, api, preflight.require)
     print_line("\n".join(change.lines()))
     rollout = arguments.rollout_of(args, api, target)
+    question = f"apply to {target}"
+    if args.blue_green is not None:
+        question += f", and shift the requests of {args.blue_green} to it"
     if change.is_applied:
+        if args.blue_green is not None and not arguments.confirm(args, question):
+            return 0
         code = rollout.resume(rollback_on_failure=args.rollback_on_failure)
     else:
         change.require_possible(adopts=args.adopt)
-        if not arguments.confirm(args, f"apply to {target}"):
+        if not arguments.confirm(args, question):
             return 0
         code = rollout.upgrade(change, rollback_on_failure=args.rollback_on_failure)
     return code if args.blue_green is None or code else gateway_shift.shift(args, file, gateway)

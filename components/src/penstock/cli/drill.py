@@ -105,8 +105,8 @@ def _kinds(text: str) -> str:
     names = list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in TRAFFIC:
-            known = f"choose some of {', '.join(TRAFFIC)}"
-            raise argparse.ArgumentTypeError(f"{name!r} is no kind of request; {known}")
+            known = f"choose from {', '.join(TRAFFIC)}"
+            raise argparse.ArgumentTypeError(f"{name!r} is not a kind of request; {known}")
     return ",".join(names)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,11 @@ from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 from penstock.cli.values import integer_between, positive_number
-from penstock.errors import ClusterError, UsageError
+from penstock.errors import ClusterError, InputError, UsageError
 
 if TYPE_CHECKING:
     from penstock.gateway.policy import BackendTarget
+    from penstock.helm import ReleaseTarget
     from penstock.shift.frontends import LocalFrontends, ReleaseFrontends
     from penstock.shift.weights import GatewayFile
 
@@ -32,7 +34,7 @@ PACE: dict[str, Any] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     shift = parser.add_argument_group("shift")
-    shift.add_argument("--to", metavar="RELEASE", help="release that shall serve all requests")
+    shift.add_argument("--to", metavar="RELEASE", help="release to which all requests move")
     shift.add_argument(
         "--graph",
         dest="graphs",
@@ -56,13 +58,14 @@ def add_pace(parser: argparse._ActionsContainer) -> None:
         "--steps",
         metavar="PERCENT,…",
         type=_steps,
-        help="shares of the new release, each judged before the next (default: 5,25,50,100)",
+        help="percentages of the requests that the new release gets, one after the other (default: "
+        "5,25,50,100)",
     )
     parser.add_argument(
         "--copies",
         metavar="PERCENT",
         type=integer_between(0, 100),
-        help="first send the new release copies of this share of the requests, which fills its "
+        help="first mirror this percentage of the requests to the new release, which fills its "
         "caches (default: 100; 0: none)",
     )
     parser.add_argument(
@@ -75,16 +78,19 @@ def add_pace(parser: argparse._ActionsContainer) -> None:
         "--step-requests",
         metavar="N",
         type=integer_between(20, 1_000_000),
-        help="fewest requests of the new release in a step (default: 100)",
+        help="minimum number of requests of the new release in a step (default: 100)",
     )
     parser.add_argument(
         "--slower",
         metavar="FACTOR",
         type=positive_number,
-        help="permitted factor of the mean TTFT and ITL, compared with the old release "
-        "(default: 1.2)",
+        help="maximum ratio of the mean TTFT and ITL to those of the old release (default: 1.2)",
     )
-    add_switch(parser, "--other-prompts", "permit another chat template or tokenizer")
+    add_switch(
+        parser,
+        "--other-prompts",
+        "continue if a chat has another number of prompt tokens than before",
+    )
 
 
 def _steps(text: str) -> tuple[int, ...]:
@@ -103,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.shift.weights import GatewayFile
 
     if args.to is None:
-        raise UsageError("--to is required: the release that shall serve all requests")
+        raise UsageError("--to is required: the release to which all requests move")
     file = GatewayFile.open(args.file, args.to)
     gateway = _local(args, file) if args.graphs else on_cluster(args, file)
     if not arguments.confirm(args, f"shift the requests from {file.old} to {file.new}"):
@@ -119,8 +125,8 @@ class RunningGateway:
     """By the name of the release. Raises PenstockError if it does not run."""
     publish: Callable[[], None]
     """Apply the written file."""
-    graph: Path | None
-    """Of the new release, to verify it; None if it is not known."""
+    verify: tuple[str, ...]
+    """Arguments of `penstock verify` for the graph of the new release; empty if it is not known."""
     remove: str
     """The command that ends the old release."""
 
@@ -140,10 +146,10 @@ def shift(args: argparse.Namespace, file: GatewayFile, gateway: RunningGateway) 
     before, after = prompt_of(old, file.old), prompt_of(new, file.new)
     require_same_prompts(before, after, permits_other=permits_other)
     if isinstance(new, LocalFrontends):
-        _verify(str(gateway.graph))
-    elif gateway.graph is not None:
+        _verify(*gateway.verify)
+    elif gateway.verify:
         with new.endpoint() as url:
-            _verify(url, "--graph", str(gateway.graph))
+            _verify(url, *gateway.verify)
     options = Options(**pace, limit_s=max(LIMIT_S, 10 * pace["step_s"]))
     with signals_as_interrupt():
         Shift(file, old, new, options, gateway.publish, arguments.clock(), print_line).run()
@@ -177,17 +183,32 @@ def _local(args: argparse.Namespace, file: GatewayFile) -> RunningGateway:
     return RunningGateway(
         open_frontends=lambda release: LocalFrontends(graphs[release]),
         publish=lambda: None,  # `gateway up` applies the file when it is saved
-        graph=graphs[file.new],
+        verify=(str(graphs[file.new]),),
         remove=f"penstock down {graphs[file.old]}",
     )
 
 
+def require_namespace(file: GatewayFile, target: ReleaseTarget) -> None:
+    """InputError unless the file has the new release in the namespace in which it is installed."""
+    gateway = file.gateway
+    backend = next(b for b in gateway.backends if b.release == file.new)
+    namespace = backend.namespace or gateway.namespace
+    if namespace != target.namespace:
+        raise InputError(
+            f"{file.new} is in the namespace {namespace}, but apply installs it in "
+            f"{target.namespace}",
+            file=str(file.path),
+            place="backends",
+            fix=f"Set --namespace {namespace}, or `namespace: {target.namespace}` of the backend.",
+        )
+
+
 def on_cluster(
-    args: argparse.Namespace, file: GatewayFile, graph: Path | None = None
+    args: argparse.Namespace, file: GatewayFile, verify: Sequence[str] = ()
 ) -> RunningGateway:
     """The gateway of Envoy Gateway that the file describes. ClusterError if it is not installed.
 
-    ``graph``: of the new release, if it is known.
+    ``verify``: as that of RunningGateway.
     """
     from penstock.cluster.api import Api
     from penstock.gateway.policy import build_policy
@@ -215,9 +236,10 @@ def on_cluster(
         )
     api.dry_run(route(policy), installed)  # raises if the user may not write it
     old = backend(file.old)
+    where = [f"--namespace={old.namespace}", *arguments.words_of(args, ("kubeconfig", "context"))]
     return RunningGateway(
         open_frontends=lambda name: ReleaseFrontends(target(name, backend(name).namespace)),
         publish=lambda: api.apply(route(build_policy(file.gateway)), MANAGER),
-        graph=graph,
-        remove=f"penstock uninstall {old.release}.yaml --namespace {old.namespace}",
+        verify=tuple(verify),
+        remove=shlex.join(["penstock", "uninstall", f"{old.release}.yaml", *where]),
     )

@@ -421,10 +421,6 @@ def local_setup(
     for backend in policy.backends:
         if backend.release not in urls and backend.share:
             problems.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")
-    if policy.shadow is None and shadow is not None:
-        problems.append(
-            "--shadow is given, but the gateway file has no shadow section: add one, or remove it"
-        )
     if policy.shadow is not None and shadow is None and policy.shadow.release not in urls:
         problems.append(f"the shadow {policy.shadow.release} has no URL: add --shadow URL")
     elif policy.shadow is not None and shadow is not None:

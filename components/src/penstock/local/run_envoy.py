@@ -96,7 +96,7 @@ class LiveWeights:
             return f"the edit is rejected, the gateway still has the previous weights:\n{error}"
         applied = replace(self._policy, backends=policy.backends, shadow=policy.shadow)
         self._write(applied, replace(local, weights=self.local.weights))
-        note = "" if policy == applied else "; to apply the other changes, start it again"
+        note = "" if policy == applied else "; other changes in the file need a restart"
         return f"applied: {self.shares()}{note}"
 
     def _write(self, policy: Policy, local: LocalSetup) -> None:

@@ -1,4 +1,4 @@
-"""What the frontends of a release have served since a moment, from their metrics. Pure."""
+"""Counts and latencies of a release, from the metrics of its frontends. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Of the requests of a release."""
+    """The requests of a release in an interval."""
 
     started: int
     completed: int

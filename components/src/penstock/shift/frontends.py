@@ -120,8 +120,8 @@ def prompt_of(frontends: LocalFrontends | ReleaseFrontends, release: str) -> Pro
             return Prompt(model=model, tokens=int(response.json()["usage"]["prompt_tokens"]))
         except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
             raise RolloutError(
-                f"{release} does not serve a chat: {error}; nothing has changed",
-                fix="Run `penstock verify` for it, and shift then.",
+                f"{release} does not serve a chat: {error}. No weight was changed",
+                fix="Run `penstock verify` for it, correct it, and start the shift again.",
             ) from None
 
 
@@ -131,12 +131,12 @@ def require_same_prompts(old: Prompt, new: Prompt, *, permits_other: bool) -> No
     if old.model != new.model:
         raise RolloutError(
             f"the new release serves {new.model}, and the old one {old.model}: clients would get "
-            "404; nothing has changed",
+            "404. No weight was changed",
             fix=f"Set model.served_name to {old.model} in the new graph.",
         )
     if old.tokens != new.tokens and not permits_other:
         raise RolloutError(
             f"the same chat has {new.tokens} prompt tokens with the new release and {old.tokens} "
-            "with the old one: the chat template or the tokenizer differs; nothing has changed",
-            fix="Correct the template, or permit another one with --other-prompts.",
+            "with the old one: the chat template or the tokenizer differs. No weight was changed",
+            fix="Correct the template or the tokenizer of the new one, or set --other-prompts.",
         )

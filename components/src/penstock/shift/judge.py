@@ -37,22 +37,24 @@ class Evidence:
     """Since the current step began."""
 
 
-def reasons_against(evidence: Evidence, slower: float) -> list[str]:
-    """Why the new release is worse; empty if nothing shows it.
-
-    ``slower``: TTFT and ITL may be longer than those of the old release by this factor.
-    """
-    reasons = [
-        *_errors(*evidence.old_errors, evidence.new_errors),
-        *_latency("TTFT", [c.ttft for c in evidence.old], evidence.new.ttft, slower),
-        *_latency("ITL", [c.itl for c in evidence.old], evidence.new.itl, slower),
-    ]
+def failures_of(evidence: Evidence) -> list[str]:
+    """Why the new release fails more than the old one; empty if nothing shows it."""
+    reasons = _errors(*evidence.old_errors, evidence.new_errors)
     new = evidence.new
     if new.ttft is None and new.started >= HANGS_AFTER and evidence.seconds >= HANGS_AFTER_S:
         reasons.append(
-            f"none of {new.started} requests has got a token within {evidence.seconds:.0f} s"
+            f"none of {new.started} requests has got a token in {evidence.seconds:.0f} s"
         )
     return reasons
+
+
+def latencies_of(evidence: Evidence, slower: float) -> list[str]:
+    """Which latencies are longer than those of the old release by more than this factor."""
+    old, new = evidence.old, evidence.new
+    return [
+        *_latency("TTFT", [counts.ttft for counts in old], new.ttft, slower),
+        *_latency("ITL", [counts.itl for counts in old], new.itl, slower),
+    ]
 
 
 def _errors(whole: Counts, recent: Counts, new: Counts) -> list[str]:
@@ -64,10 +66,8 @@ def _errors(whole: Counts, recent: Counts, new: Counts) -> list[str]:
     for old, is_valid in ((whole, is_twice), (recent, True)):
         share = new.completed / (new.completed + old.completed)
         if is_valid and _tail(new.errors, new.errors + old.errors, share) < CHANCE:
-            before = f"{old.errors} of {old.completed:,}"
-            return [
-                f"{new.errors} of {new.completed:,} requests failed; of the old release, {before}"
-            ]
+            before = f"{old.errors} of {old.completed:,} of the old release"
+            return [f"{new.errors} of its {new.completed:,} requests failed, but {before}"]
     return []
 
 

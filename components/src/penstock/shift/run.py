@@ -1,4 +1,4 @@
-"""The steps of a shift. A copy of the requests comes first, then a growing share of them."""
+"""Run a shift: measure the old release, mirror its requests, and move growing shares of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Protocol
 from penstock.errors import ClusterError, RolloutError
 from penstock.metrics import Metrics
 from penstock.shift.counts import Counter, Counts
-from penstock.shift.judge import Evidence, reasons_against
+from penstock.shift.judge import Evidence, failures_of, latencies_of
 from penstock.shift.weights import GatewayFile
-from penstock.text.numbers import significant
+from penstock.text.numbers import limit_text, significant
 
 LIMIT_S = 1800.0  # of a step
 LOOK_S = 2.0  # between two scrapes
@@ -82,6 +82,7 @@ class Shift:
         """
         file, options = self._file, self._options
         try:
+            self._apply()
             self._step(f"{file.old} serves", is_baseline=True)
             self._before = self._steps[0].counts()
             if options.copies and not file.percent:
@@ -110,7 +111,7 @@ class Shift:
             except ClusterError as error:
                 if self._clock.now() >= deadline:
                     raise
-                self._say(f"{error}; trying again")
+                self._say(f"{error}; retrying for up to {UNAVAILABLE_S:.0f} s")
                 self._clock.sleep(LOOK_S)
 
     def _step(self, what: str, *, is_baseline: bool = False) -> None:
@@ -132,15 +133,17 @@ class Shift:
                 break
             if not judged.started and seconds >= NOT_REACHED_S:
                 raise RolloutError(
-                    f"no request reached {self._file.old if is_baseline else self._file.new} "
-                    f"within {NOT_REACHED_S:.0f} s; nothing has changed",
-                    fix="Send requests to the gateway, and check that it uses this file.",
+                    f"no request reached it within {NOT_REACHED_S:.0f} s. {self._restored}",
+                    place=self._file.old if is_baseline else self._file.new,
+                    fix=f"Send requests to the gateway, and check that it uses {self._file.path}.",
                 )
             if seconds >= options.limit_s:
                 raise RolloutError(
-                    f"only {judged.completed} requests completed in {seconds / 60:.0f} minutes, "
-                    f"which is too few to judge {self._file.new}; nothing has changed",
-                    fix="Shift at a time with more requests, or set --step-requests.",
+                    f"completed only {judged.completed} requests in {seconds / 60:.0f} minutes, "
+                    f"which is too few to judge. {self._restored}",
+                    place=self._file.old if is_baseline else self._file.new,
+                    fix="Start the shift when more requests arrive, or lower --step-requests (now "
+                    f"{options.step_requests}).",
                 )
         shown = [(self._file.old, old), (self._file.new, new)][: 1 if is_baseline else 2]
         for name, counts in shown:
@@ -155,17 +158,27 @@ class Shift:
             new_errors=self._totals[1].counts(),
             seconds=seconds,
         )
-        reasons = reasons_against(evidence, self._options.slower)
+        slower = self._options.slower
+        failures, latencies = failures_of(evidence), latencies_of(evidence, slower)
         silent_s = self._clock.now() - self._responded
         if silent_s >= SILENT_S:
-            reasons.append(f"no frontend has responded for {silent_s:.0f} s")
-        if reasons:
-            old_name, name = self._file.old, self._file.new
-            raise RolloutError(
-                f"{name} is worse than {old_name}: {'; '.join(reasons)}. All requests go to "
-                f"{old_name} again",
-                fix=f"Correct {name}, or permit the difference with --slower.",
-            )
+            failures.append(f"no frontend has responded for {silent_s:.0f} s")
+        if not failures and not latencies:
+            return
+        name = self._file.new
+        fix = f"Run `penstock logs` for {name}, correct it, and start the shift again."
+        if not failures:
+            fix = f"Correct {name}, or raise --slower (now {limit_text(slower)})."
+        raise RolloutError(
+            f"it is worse than {self._file.old}: {'; '.join([*failures, *latencies])}. "
+            f"{self._restored}",
+            place=name,
+            fix=fix,
+        )
+
+    @property
+    def _restored(self) -> str:
+        return f"All requests go to {self._file.old} again"
 
     def _look(self) -> None:
         for frontends, step, total in zip(self._frontends, self._steps, self._totals, strict=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from penstock.errors import InputError, Problem, RolloutError
+from penstock.errors import InputError, RolloutError
 from penstock.gateway.model import Gateway, parse_gateway
 from penstock.graph.edit import write_text
 from penstock.graph.text_file import read_text_file
@@ -26,17 +27,17 @@ class GatewayFile:
     old: str
     new: str
     _first: str
-    _written: str = field(default="")
+    """Without a section `shadow` that a killed shift has left."""
+    _written: str
 
     @classmethod
     def open(cls, path: Path, new: str) -> GatewayFile:
         """InputError or GraphError if the file cannot be read, or if it does not have the new
         release and one other that serves."""
         text = read_text_file(path)
-        gateway = parse_gateway(text, str(path))
-        file = cls(path=path, old=_old(gateway, new, str(path)), new=new, _first=text)
-        file._written = text
-        return file
+        first = re.sub(rf"\nshadow: \{{release: {re.escape(new)}, percent: \d+\}}\n\Z", "\n", text)
+        old = _old(parse_gateway(first, str(path)), new, str(path))
+        return cls(path=path, old=old, new=new, _first=first, _written=text)
 
     @property
     def gateway(self) -> Gateway:
@@ -52,30 +53,37 @@ class GatewayFile:
     def set_percent(self, percent: int, *, copies: int = 0) -> None:
         """Write the shares of both releases, and the share of the copies for the new one in
         percent; 0: none. RolloutError if the file was edited meanwhile."""
-        both = {self.old, self.new}
-        total = sum(b.weight for b in self.gateway.backends if b.release in both)
-        others = len(self.gateway.backends) > len(both)
-        if total < FINEST and others:
-            fix = "Multiply all weights of the file by the same factor."
-            message = f"the weights of {self.old} and {self.new} are too small for steps of 1%"
-            raise InputError(message, file=str(self.path), place="backends", fix=fix)
-        total = max(total, FINEST)
-        share = round(total * percent / 100)
-        text = with_weights(self._first, {self.old: total - share, self.new: share})
+        text = self._text(percent)
         if copies:
             text = f"{text.rstrip()}\nshadow: {{release: {self.new}, percent: {copies}}}\n"
         self._write(text)
 
     def restore(self) -> None:
-        """Undo all edits. RolloutError as `set_percent`."""
-        self._write(self._first)
+        """Give all requests to the old release. RolloutError as `set_percent`."""
+        weights = {b.release: b.weight for b in parse_gateway(self._first, str(self.path)).backends}
+        self._write(self._text(0) if weights[self.new] else self._first)
+
+    def _text(self, percent: int) -> str:
+        both = {self.old, self.new}
+        backends = self.gateway.backends
+        total = sum(b.weight for b in backends if b.release in both)
+        if total < FINEST and len(backends) > len(both):
+            fix = "Multiply all weights of the file by the same factor."
+            message = (
+                f"the weights of {self.old} and {self.new} are {total} together, and steps of 1% "
+                f"need {FINEST}"
+            )
+            raise InputError(message, file=str(self.path), place="backends", fix=fix)
+        total = max(total, FINEST)
+        share = round(total * percent / 100)
+        return with_weights(self._first, {self.old: total - share, self.new: share})
 
     def _write(self, text: str) -> None:
         if read_text_file(self.path) != self._written:
             raise RolloutError(
-                "was edited during the shift, which ends here",
+                "was edited during the shift, which ends without another change of the weights",
                 file=str(self.path),
-                fix="Check its weights, and start the shift again.",
+                fix="Set its weights, apply it, and start the shift again.",
             )
         parse_gateway(text, str(self.path))
         write_text(self.path, text)
@@ -89,15 +97,16 @@ def _old(gateway: Gateway, new: str, source: str) -> str:
         raise InputError(f"{new} is not in the file", file=source, place="backends", fix=hint)
     serving = [b.release for b in gateway.backends if b.weight and b.release != new]
     if len(serving) != 1:
-        found = ", ".join(serving) or "none"
-        message = f"{new} must replace one release that serves clients, found {found}"
-        fix = "Set the weights of the others to 0, or leave one release that serves."
+        message = f"{new} can replace one release, but {' and '.join(serving)} serve clients"
+        fix = "Set the weights of all but one of them to 0."
+        if not serving:
+            message = f"{new} already gets all requests"
+            fix = "Name another release, or set the weight of the one to replace to 100."
         raise InputError(message, file=source, place="backends", fix=fix)
     if gateway.shadow is not None:
-        fix = "Remove the section `shadow` for the time of the shift."
-        raise InputError(
-            Problem(file=source, place="shadow", message="the gateway has a shadow", fix=fix)
-        )
+        message = f"the gateway has the shadow {gateway.shadow.release}"
+        fix = "Remove the section `shadow`, apply the file, and start the shift again."
+        raise InputError(message, file=source, place="shadow", fix=fix)
     return serving[0]
 
 
