@@ -17,6 +17,7 @@ from penstock.manifests.deployment import Role
 from tests.live.constructed import (
     DECODE_PORT,
     FRONTEND_PORT,
+    GENERATE,
     PREFILL_PORT,
     busy,
     frontend_text,
@@ -105,6 +106,48 @@ def test_each_engine_has_names_of_its_own(names: str) -> None:
     decode = worker(latest, "decode.0")
     assert (decode.running, decode.queued, decode.kv_usage) == (5, 3, 0.5)
     assert decode.output_token_rate == (70 if generated else None)
+
+
+def sending(sent: int, in_flight: int = 3) -> str:
+    text = worker_text(0).replace("} 3\n", f"}} {in_flight}\n")
+    return f"{text}dynamo_component_response_bytes_total{{{GENERATE}}} {sent}\n"
+
+
+def prefilling(tokens: int, last_tokens: int = 1000) -> str:
+    """Prompt tokens that the prefill worker has, with 0.25 s for its last 1,000."""
+    label = f'{{worker_id="{PREFILL_PORT}"}}'
+    names = ("active_prefill_tokens", "last_input_sequence_tokens")
+    added = zip(names, (tokens, last_tokens), strict=True)
+    lines = "".join(f"dynamo_frontend_worker_{name}{label} {n}\n" for name, n in added if n)
+    return frontend_text(0) + lines
+
+
+STALLED = [sending(100)] * 8
+DECODE_HANGS = (
+    "decode.0 hangs: 2 requests in flight, and nothing sent for 7 s (stage: KV transfer or decode)"
+)
+PREFILL_HANGS = "prefill.0 hangs: 2 requests in flight, and nothing sent for 7 s (stage: prefill)"
+
+
+@pytest.mark.parametrize(
+    ("port", "texts", "frontend", "expected"),
+    [
+        (DECODE_PORT, STALLED, frontend_text(0), [DECODE_HANGS]),
+        (DECODE_PORT, [*STALLED[:-1], sending(101)], frontend_text(0), []),
+        (DECODE_PORT, [*STALLED[:5], sending(100, in_flight=0), *STALLED[:2]], "", []),
+        (DECODE_PORT, [worker_text(0)] * 8, "", []),  # does not count bytes
+        (PREFILL_PORT, STALLED, frontend_text(0), [PREFILL_HANGS]),
+        (PREFILL_PORT, STALLED, prefilling(2_000), [PREFILL_HANGS]),
+        (PREFILL_PORT, STALLED, prefilling(10_000), []),  # 2.5 s, and a margin of three
+        (PREFILL_PORT, STALLED, prefilling(2_000, last_tokens=0), []),  # the first one
+    ],
+)
+def test_a_worker_that_sends_nothing_hangs_unless_its_prompts_are_long(
+    port: int, texts: list[str], frontend: str, expected: list[str]
+) -> None:
+    scrapes = [{port: text, FRONTEND_PORT: frontend or frontend_text(0)} for text in texts]
+    latest = history([graph()] * len(texts), scrapes)
+    assert [alert for alert in latest.alerts if "hangs" in alert] == expected
 
 
 def test_a_restarted_process_starts_again_without_a_negative_rate() -> None:

@@ -58,6 +58,10 @@ class WorkerView:
     """Of a frontend, the median; of a prefill or aggregated worker, that of its last request."""
     itl_s: float | None = None
     """Of a frontend, the median; of a decode or aggregated worker, that of its last request."""
+    stalled_s: float = 0.0
+    """Seconds without a sent byte, although requests are in flight."""
+    stall_limit_s: float = 0.0
+    """Seconds after which it hangs."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ import httpx
 
 from penstock.errors import ClusterError
 from penstock.local.load import (
+    GENERATE,
     IN_FLIGHT,
     KV_USAGE,
     ROUTER_QUEUE,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 OUTPUT = f"{FRONTEND}output_tokens_total"
 ACTIVE = f"{FRONTEND}active_requests"
 ADMITTED = f"{FRONTEND}router_admission_received_total"
+SENT = "dynamo_component_response_bytes_total"
+PREFILL_TOKENS = f"{FRONTEND}worker_active_prefill_tokens"
+LAST_INPUT = f"{FRONTEND}worker_last_input_sequence_tokens"
 LAST_TTFT = f"{FRONTEND}worker_last_time_to_first_token_seconds"
 LAST_ITL = f"{FRONTEND}worker_last_inter_token_latency_seconds"
 
@@ -61,7 +65,17 @@ KV_BYTES = (
 )
 READ = (
     *(TTFT, ITL, CACHED, PROMPT, REQUESTS, STARTED, OUTPUT, ACTIVE, ADMITTED),
-    *(LAST_TTFT, LAST_ITL, ROUTER_QUEUE, IN_FLIGHT, WORKER_REQUESTS, WORKER_QUEUE),
+    *(
+        SENT,
+        PREFILL_TOKENS,
+        LAST_INPUT,
+        LAST_TTFT,
+        LAST_ITL,
+        ROUTER_QUEUE,
+        IN_FLIGHT,
+        WORKER_REQUESTS,
+        WORKER_QUEUE,
+    ),
     *(*ENGINE_RUNNING, *ENGINE_WAITING, *ENGINE_KV_USAGE),
     *(*HITS, *QUERIES, *HIT_RATE, *GENERATED, *KV_BYTES),
 )
@@ -187,6 +201,8 @@ class Scrapes:
 
     def __init__(self) -> None:
         self._kept: dict[Key, deque[Scrape]] = {}
+        self._sent: dict[Key, tuple[float | None, float]] = {}
+        """Response bytes, and when they last increased or no request was in flight."""
         self._responds: dict[Key, bool] = {}
 
     def add(self, scrapes: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
@@ -197,16 +213,27 @@ class Scrapes:
                 continue
             kept = self._kept.setdefault(key, deque())
             kept.append(scrape)
+            sent = scrape.metrics.total([SENT], **GENERATE)
+            is_idle = not scrape.metrics.total([IN_FLIGHT], **GENERATE)
+            if sent is None or is_idle or self._sent.get(key, (None, 0))[0] != sent:
+                self._sent[key] = (sent, scrape.at_s)
             while len(kept) > 2 and kept[1].at_s <= scrape.at_s - WINDOW_S:
                 kept.popleft()
         running = set(keys)
         for key in self._responds.keys() - running:
             del self._responds[key]
             self._kept.pop(key, None)
+            self._sent.pop(key, None)
 
     def responds(self, key: Key) -> bool | None:
         """Whether the last scrape succeeded; None before the first."""
         return self._responds.get(key)
+
+    def stalled_s(self, key: Key) -> float:
+        """For how long the process has sent nothing although requests are in flight; 0.0 before the
+        second scrape, and for a process that does not count the bytes of its responses."""
+        kept = self._kept.get(key)
+        return kept[-1].at_s - self._sent[key][1] if kept else 0.0
 
     def interval(self, key: Key) -> Interval | None:
         """None if the process has not responded to the last scrape."""

@@ -21,10 +21,20 @@ from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics
 from penstock.serving.frontend_metrics import PROMPT, REQUESTS, STARTED, FrontendMetrics, summarize
+from penstock.text.numbers import count_of
 
 if TYPE_CHECKING:
     from penstock.live.model import GraphState, Replica
 
+STALL_S = 5.0  # a worker that sends nothing for longer hangs, unless it has long prompts
+FIRST_PREFILL_S = 60.0  # of a prompt, before the speed of the worker is known
+MARGIN, TOKENS = 3.0, 20.0  # factors of the time of the prompts, and of the time of a token
+STAGES = {
+    Role.ENCODE: "encoding",
+    Role.PREFILL: "prefill",
+    Role.DECODE: "KV transfer or decode",
+    Role.WORKER: "prefill or decode",
+}
 CLIENTS, ROUTER = "clients", "router"
 # As a request passes them.
 ORDER = (Role.FRONTEND, Role.ENCODE, Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -139,6 +149,8 @@ def _worker(replica: Replica, scrapes: Scrapes, frontends: Sequence[Interval]) -
         worker_id=replica.worker_id,
         is_substitute=replica.is_substitute,
         responds=scrapes.responds(replica.key),
+        stalled_s=scrapes.stalled_s(replica.key),
+        stall_limit_s=_stall_limit_s(replica, frontends),
         **figures,  # type: ignore[arg-type]
     )
 
@@ -185,6 +197,25 @@ def _last_latencies(
         return max(seconds, default=None)
 
     return {"ttft_s": last(scrape.LAST_TTFT), "itl_s": last(scrape.LAST_ITL)}
+
+
+def _stall_limit_s(replica: Replica, frontends: Sequence[Interval]) -> float:
+    """How long a worker may send nothing: several times the prefill of the prompts that it has now,
+    at the speed of its last one, and the time of several tokens."""
+    if replica.worker_id is None:
+        return STALL_S
+    worker_id = str(int(replica.worker_id, 16))
+
+    def largest(name: str) -> float | None:
+        found = [s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)]
+        return max(found, default=None)
+
+    tokens, ttft_s = largest(scrape.PREFILL_TOKENS), largest(scrape.LAST_TTFT)
+    last, itl_s = largest(scrape.LAST_INPUT), largest(scrape.LAST_ITL)
+    prefill_s = tokens * ttft_s / last if tokens and ttft_s and last else 0.0
+    if tokens and not prefill_s:
+        return FIRST_PREFILL_S
+    return max(STALL_S, MARGIN * prefill_s, TOKENS * (itl_s or 0.0))
 
 
 def _edges(
@@ -238,6 +269,11 @@ def _alerts(
             yield f"{worker.name} failed its last health check"
         elif worker.responds is False:
             yield f"{worker.name} does not return its metrics"
+        elif worker.stalled_s > worker.stall_limit_s:
+            yield (
+                f"{worker.name} hangs: {count_of(worker.running or 1, 'request')} in flight, and "
+                f"nothing sent for {worker.stalled_s:.0f} s (stage: {STAGES[worker.role]})"
+            )
     if state.rejected_edit:
         yield f"the last edit was rejected: {state.rejected_edit[0]}"
     if state.gateway is not None and not state.gateway.is_running:

@@ -39,11 +39,11 @@ class Counts:
 class Counter:
     """Sums the increases of all frontends of a release, also of those that start later or restart.
 
-    ``whole``: since the frontends started, instead of since the first scrape.
+    ``lifetime``: since the frontends started, instead of since the first scrape.
     """
 
-    def __init__(self, *, whole: bool = False) -> None:
-        self._last: dict[Hashable, dict[Series, float]] | None = {} if whole else None
+    def __init__(self, *, lifetime: bool = False) -> None:
+        self._last: dict[Hashable, dict[Series, float]] | None = {} if lifetime else None
         self._increase: dict[Series, float] = defaultdict(float)
 
     def add(self, scrapes: Mapping[Hashable, Metrics]) -> None:

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from penstock.errors import ClusterError, RolloutError
 from penstock.metrics import Metrics
+from penstock.shift.comparison import Evidence, failures_of, latencies_of
 from penstock.shift.counts import Counter, Counts
-from penstock.shift.judge import Evidence, failures_of, latencies_of
 from penstock.shift.weights import GatewayFile
 from penstock.text.numbers import limit_text, significant
 
@@ -39,7 +39,7 @@ class Options:
     """How fast a shift goes, and what it permits."""
 
     steps: tuple[int, ...]
-    """Shares of the new release, in percent, that are judged one after the other."""
+    """Shares of the new release, in percent, one after the other."""
     copies: int
     """Share of the requests that the new release gets as copies first, in percent; 0: none."""
     step_s: float
@@ -47,7 +47,7 @@ class Options:
     step_requests: int
     """Each step lasts at least until the new release has completed as many requests."""
     limit_s: float
-    """Longest duration of a step: after it, the requests are too few to judge."""
+    """Longest duration of a step: after it, the requests are too few to compare."""
     slower: float
     """Permitted factor of TTFT and ITL."""
 
@@ -70,7 +70,7 @@ class Shift:
         self._frontends = (old, new)
         self._steps = (Counter(), Counter())  # since the step began
         self._totals = (Counter(), Counter())  # since the shift began
-        self._whole = Counter(whole=True)  # of the old release
+        self._lifetime = Counter(lifetime=True)  # of the old release
         self._before: Counts | None = None
         self._responded = clock.now()
 
@@ -126,12 +126,12 @@ class Shift:
             self._look()
             seconds = self._clock.now() - began
             old, new = (counter.counts() for counter in self._steps)
-            judged = old if is_baseline else new
+            measured = old if is_baseline else new
             if not is_baseline:
                 self._require_good(old, new, seconds)
-            if seconds >= options.step_s and judged.completed >= options.step_requests:
+            if seconds >= options.step_s and measured.completed >= options.step_requests:
                 break
-            if not judged.started and seconds >= NOT_REACHED_S:
+            if not measured.started and seconds >= NOT_REACHED_S:
                 raise RolloutError(
                     f"no request reached it within {NOT_REACHED_S:.0f} s. {self._restored}",
                     place=self._file.old if is_baseline else self._file.new,
@@ -139,8 +139,8 @@ class Shift:
                 )
             if seconds >= options.limit_s:
                 raise RolloutError(
-                    f"completed only {judged.completed} requests in {seconds / 60:.0f} minutes, "
-                    f"which is too few to judge. {self._restored}",
+                    f"completed only {measured.completed} requests in {seconds / 60:.0f} minutes, "
+                    f"which is too few to compare. {self._restored}",
                     place=self._file.old if is_baseline else self._file.new,
                     fix="Start the shift when more requests arrive, or lower --step-requests (now "
                     f"{options.step_requests}).",
@@ -154,7 +154,7 @@ class Shift:
         evidence = Evidence(
             old=(self._before, old),
             new=new,
-            old_errors=(self._whole.counts(), self._totals[0].counts()),
+            old_errors=(self._lifetime.counts(), self._totals[0].counts()),
             new_errors=self._totals[1].counts(),
             seconds=seconds,
         )
@@ -186,7 +186,7 @@ class Shift:
             step.add(scrapes)
             total.add(scrapes)
             if frontends is self._frontends[0]:
-                self._whole.add(scrapes)
+                self._lifetime.add(scrapes)
             elif scrapes:
                 self._responded = self._clock.now()
 

@@ -22,7 +22,7 @@ HANGS_AFTER = 10  # requests without a first token
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the judge compares."""
+    """What is compared."""
 
     old: Sequence[Counts]
     """The old release before the shift, and at the same time as the new one. The new release is
@@ -57,13 +57,13 @@ def latencies_of(evidence: Evidence, slower: float) -> list[str]:
     ]
 
 
-def _errors(whole: Counts, recent: Counts, new: Counts) -> list[str]:
+def _errors(lifetime: Counts, recent: Counts, new: Counts) -> list[str]:
     """The whole life of the old release shows the smallest differences, but what now affects both
     releases is not in it, and an old failure of the old release excuses nothing."""
     if new.errors < FEWEST_ERRORS:
         return []
     is_twice = new.errors * recent.completed > 2 * recent.errors * new.completed
-    for old, is_valid in ((whole, is_twice), (recent, True)):
+    for old, is_valid in ((lifetime, is_twice), (recent, True)):
         share = new.completed / (new.completed + old.completed)
         if is_valid and _tail(new.errors, new.errors + old.errors, share) < CHANCE:
             before = f"{old.errors} of {old.completed:,} of the old release"

@@ -1,4 +1,4 @@
-"""The judge of a shift, on requests of known releases: how often is it wrong?"""
+"""The comparison of a shift, with requests of known releases: how often is it wrong?"""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 from penstock.metrics import Metrics, Sample
 from penstock.serving.frontend_metrics import ITL, REQUESTS, STARTED, TTFT
+from penstock.shift.comparison import Evidence, failures_of, latencies_of
 from penstock.shift.counts import CANCELLED, Counter, Counts
-from penstock.shift.judge import Evidence, failures_of, latencies_of
 
 BOUNDS = (0.0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1, 0.22, 0.47, 1.0, 2.2, float("inf"))
 SLOWER = 1.2
@@ -58,7 +58,7 @@ class Release:
 
 
 def blamed(seed: int, *, requests: int = 10 * LOOKS, slower: float = SLOWER, **bad: float) -> bool:
-    """Whether the judge ever blames the new release in a step of as many requests."""
+    """Whether the new release is ever found worse in a step of as many requests."""
     generator = np.random.default_rng(seed)
     old = Release(generator, fails=0.002)
     before = old.serve(600)
@@ -153,13 +153,13 @@ def test_a_restarted_and_a_new_frontend_are_counted() -> None:
     counter.restart()
     counter.add({"a": scrape(3), "b": scrape(6)})
     assert counter.counts().completed == 1
-    whole = Counter(whole=True)
-    whole.add({"a": scrape(100)})
-    assert whole.counts().completed == 100
+    lifetime = Counter(lifetime=True)
+    lifetime.add({"a": scrape(100)})
+    assert lifetime.counts().completed == 100
 
 
 def test_a_latency_has_its_mean_and_standard_error() -> None:
-    counter = Counter(whole=True)
+    counter = Counter(lifetime=True)
     counter.add({"a": scrape(100, le=(50, 100))})
     latency = counter.counts().ttft
     assert latency is not None
