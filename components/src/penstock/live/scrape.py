@@ -152,6 +152,7 @@ def has_metrics(replica: Replica) -> bool:
     return is_alive and (replica.system_port is not None or replica.role is Role.FRONTEND)
 
 
+PREFILLS = 16  # of one worker, for its speed
 WINDOW_S = 5.0  # rates of one second jump between 0 and 2 at one request per second
 
 
@@ -203,6 +204,8 @@ class Scrapes:
         self._kept: dict[Key, deque[Scrape]] = {}
         self._sent: dict[Key, tuple[float | None, float]] = {}
         """Response bytes, and when they last increased or no request was in flight."""
+        self._prefills: dict[str, deque[tuple[float, float]]] = {}
+        """By worker ID: prompt tokens and TTFT in seconds of the last prefills."""
         self._responds: dict[Key, bool] = {}
 
     def add(self, scrapes: Mapping[Any, Scrape | None], keys: Iterable[Key]) -> None:
@@ -213,6 +216,7 @@ class Scrapes:
                 continue
             kept = self._kept.setdefault(key, deque())
             kept.append(scrape)
+            self._add_prefills(scrape.metrics)
             sent = scrape.metrics.total([SENT], **GENERATE)
             is_idle = not scrape.metrics.total([IN_FLIGHT], **GENERATE)
             if sent is None or is_idle or self._sent.get(key, (None, 0))[0] != sent:
@@ -228,6 +232,23 @@ class Scrapes:
     def responds(self, key: Key) -> bool | None:
         """Whether the last scrape succeeded; None before the first."""
         return self._responds.get(key)
+
+    def _add_prefills(self, frontend: Metrics) -> None:
+        ttfts = {s.labels.get("worker_id"): s.value for s in frontend.find(LAST_TTFT)}
+        for sample in frontend.find(LAST_INPUT):
+            worker_id = sample.labels.get("worker_id", "")
+            last = (sample.value, ttfts.get(worker_id, 0.0))
+            prefills = self._prefills.setdefault(worker_id, deque(maxlen=PREFILLS))
+            if all(last) and (not prefills or prefills[-1] != last):
+                prefills.append(last)
+
+    def prefill_speed(self, worker_id: str) -> float | None:
+        """Prompt tokens/s of the worker's last prefills, with cached tokens; None before the first.
+        Together, because short prompts have a low speed."""
+        prefills = self._prefills.get(worker_id)
+        if not prefills:
+            return None
+        return sum(tokens for tokens, _ in prefills) / sum(seconds for _, seconds in prefills)
 
     def stalled_s(self, key: Key) -> float:
         """For how long the process has sent nothing although requests are in flight; 0.0 before the

@@ -20,7 +20,14 @@ from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE,
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from penstock.metrics import Metrics
-from penstock.serving.frontend_metrics import PROMPT, REQUESTS, STARTED, FrontendMetrics, summarize
+from penstock.serving.frontend_metrics import (
+    CACHED,
+    PROMPT,
+    REQUESTS,
+    STARTED,
+    FrontendMetrics,
+    summarize,
+)
 from penstock.text.numbers import count_of
 
 if TYPE_CHECKING:
@@ -150,7 +157,7 @@ def _worker(replica: Replica, scrapes: Scrapes, frontends: Sequence[Interval]) -
         is_substitute=replica.is_substitute,
         responds=scrapes.responds(replica.key),
         stalled_s=scrapes.stalled_s(replica.key),
-        stall_limit_s=_stall_limit_s(replica, frontends),
+        stall_limit_s=_stall_limit_s(replica, scrapes, frontends),
         **figures,  # type: ignore[arg-type]
     )
 
@@ -199,23 +206,32 @@ def _last_latencies(
     return {"ttft_s": last(scrape.LAST_TTFT), "itl_s": last(scrape.LAST_ITL)}
 
 
-def _stall_limit_s(replica: Replica, frontends: Sequence[Interval]) -> float:
+def _stall_limit_s(replica: Replica, scrapes: Scrapes, frontends: Sequence[Interval]) -> float:
     """How long a worker may send nothing: several times the prefill of the prompts that it has now,
-    at the speed of its last one, and the time of several tokens."""
+    at the speed of its last ones, and the time of several tokens."""
     if replica.worker_id is None:
         return STALL_S
     worker_id = str(int(replica.worker_id, 16))
 
-    def largest(name: str) -> float | None:
-        found = [s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)]
-        return max(found, default=None)
+    def largest(name: str) -> float:
+        found = (s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id))
+        return max(found, default=0.0)
 
-    tokens, ttft_s = largest(scrape.PREFILL_TOKENS), largest(scrape.LAST_TTFT)
-    last, itl_s = largest(scrape.LAST_INPUT), largest(scrape.LAST_ITL)
-    prefill_s = tokens * ttft_s / last if tokens and ttft_s and last else 0.0
-    if tokens and not prefill_s:
+    tokens, speed = largest(scrape.PREFILL_TOKENS), scrapes.prefill_speed(worker_id)
+    if tokens and speed is None:
         return FIRST_PREFILL_S
-    return max(STALL_S, MARGIN * prefill_s, TOKENS * (itl_s or 0.0))
+    # The tokens that the worker has are those that it computes, its speed includes cached ones.
+    computed = 1 - _share_cached(frontends)
+    prefill_s = tokens / (speed * computed) if speed and computed else 0.0
+    return max(STALL_S, MARGIN * prefill_s, TOKENS * largest(scrape.LAST_ITL))
+
+
+def _share_cached(frontends: Sequence[Interval]) -> float:
+    """Of all prompt tokens since the frontends started, 0 to 1."""
+    cached, prompt = (
+        sum(i.now.metrics.total([name]) or 0.0 for i in frontends) for name in (CACHED, PROMPT)
+    )
+    return min(1.0, cached / prompt) if prompt else 0.0
 
 
 def _edges(
