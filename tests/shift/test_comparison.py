@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from penstock.metrics import Metrics, Sample
 from penstock.serving.frontend_metrics import ITL, REQUESTS, STARTED, TTFT
-from penstock.shift.comparison import Evidence, failures_of, latencies_of
+from penstock.shift.comparison import Waiting, failures_of, latencies_of
 from penstock.shift.counts import CANCELLED, Counter, Counts
 
 BOUNDS = (0.0, 0.0022, 0.0047, 0.01, 0.022, 0.047, 0.1, 0.22, 0.47, 1.0, 2.2, float("inf"))
@@ -60,16 +62,15 @@ class Release:
 def blamed(seed: int, *, requests: int = 10 * LOOKS, slower: float = SLOWER, **bad: float) -> bool:
     """Whether the new release is ever found worse in a step of as many requests."""
     generator = np.random.default_rng(seed)
-    old = Release(generator, fails=0.002)
-    before = old.serve(600)
-    new = Release(generator, **{"fails": 0.002, **bad})
-    concurrent = Release(generator, fails=0.002)
+    old, new = Release(generator, fails=0.002), Release(generator, **{"fails": 0.002, **bad})
+    lifetime = replace(old.serve(600), completed=20_000, errors=40)
+    beside = Release(generator, fails=0.002)
     for _ in range(requests // 10):
-        beside, now = concurrent.serve(10), new.serve(10)
-        evidence = Evidence(
-            old=(before, beside), new=now, old_errors=(before, before), new_errors=now, seconds=60
-        )
-        if failures_of(evidence) or latencies_of(evidence, slower):
+        concurrent, now = beside.serve(10), new.serve(10)
+        recent, waiting = old.serve(10), (NONE_WAITS, NONE_WAITS)
+        if failures_of(lifetime, recent, now, waiting):
+            return True
+        if latencies_of(concurrent, now, slower, with_ttft=True):
             return True
     return False
 
@@ -83,7 +84,7 @@ def test_a_release_that_is_as_good_is_rarely_blamed() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"fails": 0.05}, {"ttft_s": 0.08}, {"itl_s": 0.012}, {"itl_s": 0.01, "requests": 1200}]
+    "bad", [{"fails": 0.05}, {"ttft_s": 0.1}, {"itl_s": 0.012}, {"itl_s": 0.01, "requests": 1200}]
 )
 def test_a_worse_release_is_found(bad: dict[str, float]) -> None:
     assert share_blamed(50, **bad) >= 0.98  # type: ignore[arg-type]
@@ -93,40 +94,66 @@ def test_a_permitted_difference_is_no_reason() -> None:
     assert share_blamed(50, itl_s=0.012, slower=2.0) <= 0.05
 
 
-def counts(completed: int = 100, errors: int = 0, started: int = 100) -> Counts:
-    return Counts(started=started, completed=completed, errors=errors, ttft=None, itl=None)
+def counts(completed: int = 100, errors: int = 0) -> Counts:
+    return Counts(
+        started=completed,
+        completed=completed,
+        errors=errors,
+        ended=completed,
+        answered=completed,
+        ttft=None,
+        itl=None,
+    )
 
 
-def reasons(old: Counts, recent: Counts, new: Counts, seconds: float = 10) -> list[str]:
-    evidence = Evidence(old=(), new=new, old_errors=(old, recent), new_errors=new, seconds=seconds)
-    return failures_of(evidence)
+NONE_WAITS = Waiting(started=100, without_token=0)
 
 
 @pytest.mark.parametrize(
-    ("old", "recent", "new", "is_worse"),
+    ("lifetime", "recent", "new", "is_worse"),
     [
-        (counts(10_000), counts(100), counts(100, 2), True),
-        (counts(10_000), counts(100), counts(100, 1), False),
+        (counts(10_000), counts(1000), counts(200, 2), True),
+        (counts(10_000), counts(1000), counts(200, 1), False),
+        (counts(10_000), counts(100), counts(200, 2), False),  # too few to compare with
         # What affects both releases now is not the fault of the new one.
-        (counts(10_000), counts(100, 2), counts(100, 2), False),
+        (counts(10_000, 1), counts(1000, 10), counts(200, 3), False),
         # An outage of yesterday does not excuse the new one.
-        (counts(10_000, 900), counts(400), counts(100, 9), True),
+        (counts(10_000, 900), counts(1000), counts(200, 9), True),
         (counts(0), counts(0), counts(100, 50), False),
     ],
 )
 def test_errors_are_compared_with_those_of_the_old_release(
-    old: Counts, recent: Counts, new: Counts, is_worse: bool
+    lifetime: Counts, recent: Counts, new: Counts, is_worse: bool
 ) -> None:
-    found = reasons(old, recent, new)
+    found = failures_of(lifetime, recent, new, (NONE_WAITS, NONE_WAITS))
     assert bool(found) == is_worse
-    assert not found or f"{new.errors} of its 100 requests failed, but" in found[0]
+    assert not found or f"{new.errors} of its 200 requests failed, but" in found[0]
 
 
-@pytest.mark.parametrize(("seconds", "hangs"), [(29, False), (31, True)])
-def test_a_release_without_a_token_hangs(seconds: float, hangs: bool) -> None:
-    found = reasons(counts(), counts(), counts(0, started=12), seconds)
-    assert bool(found) == hangs
-    assert not hangs or found == ["none of 12 requests has got a token in 31 s"]
+@pytest.mark.parametrize(
+    ("old", "new", "hangs"),
+    [
+        ((100, 0), (50, 5), True),
+        ((100, 0), (50, 4), False),
+        ((100, 0), (1000, 49), False),
+        ((100, 0), (1000, 51), True),
+        ((100, 30), (100, 50), False),  # both are overloaded
+        ((0, 0), (0, 0), False),
+    ],
+)
+def test_requests_without_a_token_hang(
+    old: tuple[int, int], new: tuple[int, int], hangs: bool
+) -> None:
+    waiting = [Waiting(started=started, without_token=without) for started, without in (old, new)]
+    found = failures_of(counts(), counts(), counts(), (waiting[0], waiting[1]))
+    message = f"{new[1]} requests have no token yet, and {new[0]:,} have started in 30 s"
+    assert found == ([message] if hangs else [])
+
+
+def test_ttft_is_compared_only_with_the_same_prefixes() -> None:
+    old, new = (Release(np.random.default_rng(1), ttft_s=s).serve(300) for s in (0.04, 0.4))
+    assert "the mean TTFT is" in latencies_of(old, new, SLOWER, with_ttft=True)[0]
+    assert latencies_of(old, new, SLOWER, with_ttft=False) == []
 
 
 def scrape(requests: float, cancelled: float = 0, le: tuple[float, float] = (0, 0)) -> Metrics:
@@ -146,10 +173,11 @@ def scrape(requests: float, cancelled: float = 0, le: tuple[float, float] = (0, 
 def test_a_restarted_and_a_new_frontend_are_counted() -> None:
     counter = Counter()
     counter.add({"a": scrape(100)})
-    counter.add({"a": scrape(110, cancelled=3), "b": scrape(5)})
+    counter.add({"a": scrape(110, cancelled=3), "b": scrape(5)})  # b may be old
     counter.add({"b": scrape(6)})  # a does not respond
     counter.add({"a": scrape(2), "b": scrape(6)})
-    assert counter.counts() == Counts(started=0, completed=18, errors=0, ttft=None, itl=None)
+    assert counter.counts().completed == 10 + 1 + 2
+    assert counter.counts().ended == 10 + 1 + 2 + 3
     counter.restart()
     counter.add({"a": scrape(3), "b": scrape(6)})
     assert counter.counts().completed == 1

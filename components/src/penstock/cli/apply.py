@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
         gateway_shift.require_namespace(file, target)
         words = ["--graph", str(args.graph), *arguments.words_of(args, ["sets"])]
         gateway = gateway_shift.on_cluster(args, file, words)
+        with gateway.open_frontends(file.old).endpoint():
+            pass  # before the installation: the user may connect to frontends
     source = open_source(args.graph, args.sets, target.namespace)
     if source.loaded is None:
         raise GraphError(

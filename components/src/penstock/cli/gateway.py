@@ -87,9 +87,10 @@ def _up(args: argparse.Namespace) -> int:
     listen = Address(host=args.host, port=args.port)
     keys, certificate = load_keys(args.keys), certificate_of(args)
 
-    def read() -> tuple[Policy, LocalSetup]:
+    def read(is_edit: bool) -> tuple[Policy, LocalSetup]:
         policy = build_policy(load_gateway(args.file))
-        return policy, local_setup(policy, listen, args.backends, args.shadow, keys, certificate)
+        options = (args.backends, args.shadow, keys, certificate)
+        return policy, local_setup(policy, listen, *options, is_edit=is_edit)
 
     return run_envoy(args.file, read)
 

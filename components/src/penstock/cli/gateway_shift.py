@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from penstock.cli import arguments
 from penstock.cli.command_line import add_switch
 from penstock.cli.progress import print_line
 from penstock.cli.values import integer_between, positive_number
-from penstock.errors import ClusterError, InputError, UsageError
+from penstock.errors import ClusterError, InputError, RolloutError, UsageError
 
 if TYPE_CHECKING:
     from penstock.gateway.policy import BackendTarget
@@ -125,6 +125,8 @@ class RunningGateway:
     """By the name of the release. Raises PenstockError if it does not run."""
     publish: Callable[[], None]
     """Apply the written file."""
+    confirm: Callable[[], None]
+    """RolloutError if the gateway does not have the weights of the file."""
     verify: tuple[str, ...]
     """Arguments of `penstock verify` for the graph of the new release; empty if it is not known."""
     remove: str
@@ -133,9 +135,10 @@ class RunningGateway:
 
 def shift(args: argparse.Namespace, file: GatewayFile, gateway: RunningGateway) -> int:
     """The shift with the options of `add_pace`."""
+    from penstock.cluster.rollout import defer_signals
     from penstock.local.run_envoy import signals_as_interrupt
     from penstock.shift.frontends import LocalFrontends, prompt_of, require_same_prompts
-    from penstock.shift.run import LIMIT_S, Options, Shift
+    from penstock.shift.run import LIMIT_S, Gateway, Options, Shift
 
     pace = {
         name: preset if (given := getattr(args, name)) is None else given
@@ -151,8 +154,13 @@ def shift(args: argparse.Namespace, file: GatewayFile, gateway: RunningGateway) 
         with new.endpoint() as url:
             _verify(url, *gateway.verify)
     options = Options(**pace, limit_s=max(LIMIT_S, 10 * pace["step_s"]))
+    running = Gateway(
+        publish=gateway.publish,
+        confirm=gateway.confirm,
+        guard=lambda: defer_signals(print_line),
+    )
     with signals_as_interrupt():
-        Shift(file, old, new, options, gateway.publish, arguments.clock(), print_line).run()
+        Shift(file, old, new, options, running, arguments.clock(), print_line).run()
     print_line(
         f"{file.new} serves all requests. {file.old} still runs. To end it: {gateway.remove}"
     )
@@ -183,6 +191,7 @@ def _local(args: argparse.Namespace, file: GatewayFile) -> RunningGateway:
     return RunningGateway(
         open_frontends=lambda release: LocalFrontends(graphs[release]),
         publish=lambda: None,  # `gateway up` applies the file when it is saved
+        confirm=lambda: None,
         verify=(str(graphs[file.new]),),
         remove=f"penstock down {graphs[file.old]}",
     )
@@ -227,19 +236,39 @@ def on_cluster(
         return next(b for b in policy.backends if b.release == release)
 
     api = Api.connect(target(policy.name, policy.namespace))
+    place = f"HTTPRoute {policy.name} (namespace {policy.namespace})"
     installed = api.get(route(policy))
     if installed is None:
         raise ClusterError(
             "the gateway is not installed",
-            place=f"HTTPRoute {policy.name} (namespace {policy.namespace})",
+            place=place,
             fix=f"Run `penstock gateway render {file.path} | kubectl apply -f -`.",
         )
-    api.dry_run(route(policy), installed)  # raises if the user may not write it
+    if errors := api.dry_run(route(policy), installed).errors:
+        raise ClusterError(f"would be rejected: {'; '.join(errors)}", place=place)
+
+    def confirm() -> None:
+        manifest = route(build_policy(file.gateway))
+        live = api.get(manifest) or {"spec": {"rules": [{}]}}
+        wanted, found = (_weights(each) for each in (manifest, live))
+        if wanted != found:
+            raise RolloutError(
+                f"has other weights than {file.path}: another client has changed them",
+                place=place,
+                fix="Stop that client, such as Argo CD, and start the shift again.",
+            )
+
     old = backend(file.old)
     where = [f"--namespace={old.namespace}", *arguments.words_of(args, ("kubeconfig", "context"))]
     return RunningGateway(
         open_frontends=lambda name: ReleaseFrontends(target(name, backend(name).namespace)),
         publish=lambda: api.apply(route(build_policy(file.gateway)), MANAGER),
+        confirm=confirm,
         verify=tuple(verify),
         remove=shlex.join(["penstock", "uninstall", f"{old.release}.yaml", *where]),
     )
+
+
+def _weights(route: Mapping[str, Any]) -> dict[str, int]:
+    references = route["spec"]["rules"][0].get("backendRefs", ())
+    return {each["name"]: each.get("weight", 1) for each in references}

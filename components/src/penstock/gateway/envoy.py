@@ -409,15 +409,19 @@ def local_setup(
     shadow: str | None,
     keys: Mapping[str, str],
     certificate: Certificate | None = None,
+    *,
+    is_edit: bool = False,
 ) -> LocalSetup:
     """The addresses of all releases of the policy, from the options of `penstock gateway up`.
 
+    ``is_edit``: the gateway runs, and the file may not have all its releases any more.
     Raises UsageError with every problem.
     """
     problems: list[str] = []
     urls = dict(_pairs(backends, problems))
     releases = list(dict.fromkeys(b.release for b in policy.targets))
-    problems += [_unknown(name, releases) for name in urls if name not in releases]
+    if not is_edit:
+        problems += [_unknown(name, releases) for name in urls if name not in releases]
     for backend in policy.backends:
         if backend.release not in urls and backend.share:
             problems.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")

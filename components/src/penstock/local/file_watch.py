@@ -34,7 +34,7 @@ class FileWatch:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return path.read_bytes() if path.is_file() else None  # not a device, which may not end
     except OSError:
         return None
 

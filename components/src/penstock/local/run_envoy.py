@@ -43,16 +43,16 @@ ADMIN = "http://envoy"
 OPEN_REQUESTS = r"^http\.gateway\.downstream_rq_active$"
 
 
-def run_envoy(file: Path, read: Callable[[], tuple[Policy, LocalSetup]]) -> int:
+def run_envoy(file: Path, read: Callable[[bool], tuple[Policy, LocalSetup]]) -> int:
     """Serve until Ctrl-C or SIGTERM, then finish the open requests; return 0. A second signal ends
     it at once. StartError when Envoy exits or never listens.
 
     ``read``: the policy in the gateway file and its setup. It is called again after each edit of
-    the file; any PenstockError of it rejects the edit.
+    the file, with True; any PenstockError of it rejects the edit.
     """
     binary = require_envoy()
     watch = FileWatch(file)  # before the first read: misses no save
-    policy, local = read()
+    policy, local = read(False)
     with signals_as_interrupt(), _reserved(local.listen), _private_folder() as (path, folder):
         weights = LiveWeights(policy, replace(local, weights=path))
         # The descriptor is the same in Envoy, and this path is never too long for a socket.
@@ -88,10 +88,10 @@ class LiveWeights:
             shares.append(f"shadow {shadow.release} {shadow.share}%")
         return ", ".join(shares)
 
-    def edited(self, read: Callable[[], tuple[Policy, LocalSetup]]) -> str:
+    def edited(self, read: Callable[[bool], tuple[Policy, LocalSetup]]) -> str:
         """Apply the saved file; a line for the operator."""
         try:
-            policy, local = read()
+            policy, local = read(True)
         except PenstockError as error:
             return f"the edit is rejected, the gateway still has the previous weights:\n{error}"
         applied = replace(self._policy, backends=policy.backends, shadow=policy.shadow)
@@ -164,7 +164,10 @@ def signals_as_interrupt() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {n: signal.signal(n, interrupt) for n in (signal.SIGTERM, signal.SIGHUP)}
+    handled = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as with nohup
+        handled.append(signal.SIGHUP)
+    before = {n: signal.signal(n, interrupt) for n in handled}
     try:
         yield
     finally:

@@ -6,54 +6,58 @@ Each answer needs evidence: a difference that chance explains is no reason to sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.shift.counts import Counts, Latency
 from penstock.text.numbers import significant
 
 WIDTH = 2.58  # standard errors on each side: an interval of 99%
-CHANCE = 0.01  # of as many errors if the new release had the error rate of the old one
+# Of as many errors if the new release had the error rate of the old one. Below 1%, because the
+# comparison is repeated every two seconds.
+CHANCE = 0.002
+RECENT_CHANCE = 0.05  # the same, with the errors since the shift began, if its lifetime shows more
 FEWEST_ERRORS = 2  # one error can happen to any release
 FEWEST_REQUESTS = 20  # for a latency
-HANGS_AFTER_S = 30.0
-HANGS_AFTER = 10  # requests without a first token
+WAITING_S = 30.0  # requests that have no token are compared with those that start in this time
+FEWEST_WAITING, SHARE_WAITING = 5, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """What is compared."""
+class Waiting:
+    """Requests that have no token yet."""
 
-    old: Sequence[Counts]
-    """The old release before the shift, and at the same time as the new one. The new release is
-    slower only if it is slower than both: with less load, the old release becomes faster."""
-    new: Counts
-    """Since the current step began."""
-    old_errors: tuple[Counts, Counts]
-    """Of the old release since its frontends started, and since the shift began."""
-    new_errors: Counts
-    """Of the new release since the shift began."""
-    seconds: float
-    """Since the current step began."""
+    started: int
+    """Of all requests, those that started in the last `WAITING_S`."""
+    without_token: int
+
+    @property
+    def share(self) -> float:
+        return self.without_token / self.started if self.started else 0.0
 
 
-def failures_of(evidence: Evidence) -> list[str]:
-    """Why the new release fails more than the old one; empty if nothing shows it."""
-    reasons = _errors(*evidence.old_errors, evidence.new_errors)
-    new = evidence.new
-    if new.ttft is None and new.started >= HANGS_AFTER and evidence.seconds >= HANGS_AFTER_S:
+def failures_of(
+    lifetime: Counts, recent: Counts, new: Counts, waiting: tuple[Waiting, Waiting]
+) -> list[str]:
+    """Why the new release fails more than the old one; empty if nothing shows it.
+
+    ``lifetime``, ``recent``: of the old release, since its frontends started and since the shift
+    began. ``new``: of the new release, since the shift began. ``waiting``: of both.
+    """
+    reasons = _errors(lifetime, recent, new)
+    before, now = waiting
+    if now.without_token >= FEWEST_WAITING and now.share > SHARE_WAITING + 2 * before.share:
         reasons.append(
-            f"none of {new.started} requests has got a token in {evidence.seconds:.0f} s"
+            f"{now.without_token} requests have no token yet, and {now.started:,} have started in "
+            f"{WAITING_S:.0f} s"
         )
     return reasons
 
 
-def latencies_of(evidence: Evidence, slower: float) -> list[str]:
-    """Which latencies are longer than those of the old release by more than this factor."""
-    old, new = evidence.old, evidence.new
+def latencies_of(old: Counts, new: Counts, slower: float, *, with_ttft: bool) -> list[str]:
+    """Which mean latencies are longer than those of the old release by more than this factor."""
     return [
-        *_latency("TTFT", [counts.ttft for counts in old], new.ttft, slower),
-        *_latency("ITL", [counts.itl for counts in old], new.itl, slower),
+        *(_latency("TTFT", old.ttft, new.ttft, slower) if with_ttft else ()),
+        *_latency("ITL", old.itl, new.itl, slower),
     ]
 
 
@@ -62,37 +66,33 @@ def _errors(lifetime: Counts, recent: Counts, new: Counts) -> list[str]:
     releases is not in it, and an old failure of the old release excuses nothing."""
     if new.errors < FEWEST_ERRORS:
         return []
-    is_twice = new.errors * recent.completed > 2 * recent.errors * new.completed
-    for old, is_valid in ((lifetime, is_twice), (recent, True)):
-        share = new.completed / (new.completed + old.completed)
-        if is_valid and _tail(new.errors, new.errors + old.errors, share) < CHANCE:
-            before = f"{old.errors} of {old.completed:,} of the old release"
-            return [f"{new.errors} of its {new.completed:,} requests failed, but {before}"]
+    now = _chance(recent, new)
+    if now < CHANCE or (now < RECENT_CHANCE and _chance(lifetime, new) < CHANCE):
+        before = f"{recent.errors} of {recent.completed:,} of the old release"
+        return [f"{new.errors} of its {new.completed:,} requests failed, but {before}"]
     return []
 
 
-def _latency(
-    name: str, old: Sequence[Latency | None], new: Latency | None, slower: float
-) -> list[str]:
-    known = [latency for latency in old if latency and latency.count >= FEWEST_REQUESTS]
-    if new is None or new.count < FEWEST_REQUESTS or not known:
-        return []
-    if not all(_is_above(new, latency, slower) for latency in known):
-        return []
-    slowest = max(known, key=lambda latency: latency.mean_s)
-    return [f"the mean {name} is {_interval(new)}; of the old release, it is {_interval(slowest)}"]
+def _chance(old: Counts, new: Counts) -> float:
+    """The probability of as many errors of the new release if both have the same error rate."""
+    share = new.completed / (new.completed + old.completed)
+    return _tail(new.errors, new.errors + old.errors, share)
 
 
-def _is_above(new: Latency, old: Latency, slower: float) -> bool:
-    """Whether the difference is larger than its error."""
+def _latency(name: str, old: Latency | None, new: Latency | None, slower: float) -> list[str]:
+    if old is None or new is None or min(old.count, new.count) < FEWEST_REQUESTS:
+        return []
+    # Only a difference that is larger than its error.
     error_s = math.hypot(new.error_s, slower * old.error_s)
-    return new.mean_s - slower * old.mean_s > WIDTH * error_s
+    if new.mean_s - slower * old.mean_s <= WIDTH * error_s:
+        return []
+    return [f"the mean {name} is {interval(new)}; of the old release, it is {interval(old)}"]
 
 
-def _interval(latency: Latency) -> str:
-    return (
-        f"{significant(latency.mean_s * 1e3)} ± {significant(WIDTH * latency.error_s * 1e3, 2)} ms"
-    )
+def interval(latency: Latency) -> str:
+    """The mean and its 99% interval."""
+    half_s = WIDTH * latency.error_s
+    return f"{significant(latency.mean_s * 1e3)} ± {significant(half_s * 1e3, 2)} ms"
 
 
 def _tail(least: int, draws: int, share: float) -> float:

@@ -11,6 +11,7 @@ from penstock.metrics import Metrics
 from penstock.serving.frontend_metrics import ITL, REQUESTS, STARTED, TTFT
 
 CANCELLED = "cancelled"  # the client has left, which is no error of the release
+NOT_FOUND = "not_found"  # the client named another model
 Series = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -29,8 +30,12 @@ class Counts:
 
     started: int
     completed: int
-    """With errors, without requests whose client has left."""
+    """With errors, without requests whose client has left or named another model."""
     errors: int
+    ended: int
+    """All that have ended, for whatever reason."""
+    answered: int
+    """With at least one token."""
     ttft: Latency | None
     """None before the first token of any request."""
     itl: Latency | None
@@ -43,7 +48,8 @@ class Counter:
     """
 
     def __init__(self, *, lifetime: bool = False) -> None:
-        self._last: dict[Hashable, dict[Series, float]] | None = {} if lifetime else None
+        self._is_lifetime = lifetime
+        self._last: dict[Hashable, dict[Series, float]] | None = None
         self._increase: dict[Series, float] = defaultdict(float)
 
     def add(self, scrapes: Mapping[Hashable, Metrics]) -> None:
@@ -52,11 +58,12 @@ class Counter:
         self._last = dict(before or {})
         for key, metrics in scrapes.items():
             now = {(s.name, frozenset(s.labels.items())): s.value for s in metrics.samples}
-            # A process that the first scrape has seen has served requests before.
-            last = now if before is None else before.get(key, {})
+            # A process that is seen for the first time may have served requests for long.
+            last = (before or {}).get(key, {} if self._is_lifetime else now)
+            if any(now.get(series, 0.0) < value for series, value in last.items()):
+                last = {}  # it has restarted
             for series, value in now.items():
-                since = value - last.get(series, 0.0)
-                self._increase[series] += since if since >= 0 else value
+                self._increase[series] += value - last.get(series, 0.0)
             self._last[key] = now
 
     def restart(self) -> None:
@@ -65,9 +72,11 @@ class Counter:
 
     def counts(self) -> Counts:
         requests = {s: v for s, v in self._increase.items() if s[0] == REQUESTS}
-        left = _sum(requests, error_type=CANCELLED)
+        left = sum(_sum(requests, error_type=cause) for cause in (CANCELLED, NOT_FOUND))
         completed = _sum(requests) - left
         return Counts(
+            ended=completed + left,
+            answered=_sum({s: v for s, v in self._increase.items() if s[0] == f"{TTFT}_count"}),
             started=_sum({s: v for s, v in self._increase.items() if s[0] == STARTED}),
             completed=completed,
             errors=_sum(requests, status="error") - left,

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.cluster.api_errors import UnavailableError
 from penstock.errors import ClusterError, RolloutError
 from penstock.metrics import Metrics
-from penstock.shift.comparison import Evidence, failures_of, latencies_of
+from penstock.shift.comparison import WAITING_S, Waiting, failures_of, interval, latencies_of
 from penstock.shift.counts import Counter, Counts
 from penstock.shift.weights import GatewayFile
-from penstock.text.numbers import limit_text, significant
+from penstock.text.numbers import limit_text
 
 LIMIT_S = 1800.0  # of a step
 LOOK_S = 2.0  # between two scrapes
-UNAVAILABLE_S = 60.0  # of the API server, for a write
-SILENT_S = 10.0  # without a response of any frontend
+UNAVAILABLE_S, UNDO_S = 60.0, 600.0  # of the API server, for a write, and for the last one
+LOOKS, MOST_MISSED = 15, 5  # 30 s, in which no frontend has responded for 10 s
 NOT_REACHED_S = 60.0  # without a request
+REACHED_BY = 400  # requests of the old release, of which a share of 5% has at least one
+SAME_PREFIXES = 50  # percent
 
 
 class Clock(Protocol):
@@ -52,8 +57,20 @@ class Options:
     """Permitted factor of TTFT and ITL."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The running gateway of the file."""
+
+    publish: Callable[[], None]
+    """Apply the file as last written. ClusterError."""
+    confirm: Callable[[], None]
+    """RolloutError if the gateway does not have the weights of the file."""
+    guard: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    """Holds signals, so that no write is left incomplete."""
+
+
 class Shift:
-    """Moves the requests of a gateway. ``publish`` applies the written file to the gateway."""
+    """Moves the requests of a gateway."""
 
     def __init__(
         self,
@@ -61,108 +78,136 @@ class Shift:
         old: Frontends,
         new: Frontends,
         options: Options,
-        publish: Callable[[], None],
+        gateway: Gateway,
         clock: Clock,
         say: Callable[[str], None],
     ) -> None:
-        self._file, self._options, self._publish = file, options, publish
+        self._file, self._options, self._gateway = file, options, gateway
         self._clock, self._say = clock, say
         self._frontends = (old, new)
         self._steps = (Counter(), Counter())  # since the step began
         self._totals = (Counter(), Counter())  # since the shift began
         self._lifetime = Counter(lifetime=True)  # of the old release
-        self._before: Counts | None = None
-        self._responded = clock.now()
+        self._started: tuple[deque[tuple[float, int]], ...] = (deque(), deque())
+        self._most_waiting = Waiting(started=0, without_token=0)  # of the old release
+        self._missed: deque[bool] = deque(maxlen=LOOKS)  # looks at the new release
 
     def run(self) -> None:
         """Return when the new release serves all requests.
 
-        RolloutError if it is worse, or if the requests are too few: the file and the gateway are
-        then as before, as after any other exception.
+        RolloutError if it is worse, or if the requests are too few: the old release then gets all
+        requests, as after any other exception.
         """
         file, options = self._file, self._options
+        file.require_editable(options.steps)
         try:
             self._apply()
-            self._step(f"{file.old} serves", is_baseline=True)
-            self._before = self._steps[0].counts()
-            if options.copies and not file.percent:
+            before = self._step(f"{file.old} serves", None)
+            has_copies = bool(options.copies and not file.percent)
+            if has_copies:
                 self._write(0, copies=options.copies)
-                self._step(f"copies of {options.copies}% of the requests to {file.new}")
+                self._step(f"copies of {options.copies}% of the requests to {file.new}", 0)
             for percent in options.steps:
                 if percent > file.percent or percent == 100:
                     self._write(percent)
-                    self._step(f"{percent}% of the requests to {file.new}")
+                    # Afterwards, no request of the old release has the same time. With copies, the
+                    # new one has already had the whole load.
+                    at_end = None if percent < 100 or has_copies else before
+                    self._step(f"{percent}% of the requests to {file.new}", percent, at_end)
         except BaseException:
-            file.restore()
-            self._apply()
+            with self._gateway.guard():
+                self._undo()
             raise
 
-    def _write(self, percent: int, *, copies: int = 0) -> None:
-        self._file.set_percent(percent, copies=copies)
-        self._apply()
+    def _undo(self) -> None:
+        file = self._file
+        if not file.restore():
+            self._say(f"{file.path} was edited or cannot be written, and keeps its weights")
+        try:
+            self._apply(UNDO_S, ClusterError)
+        except ClusterError:
+            self._say(
+                f"{file.new} may still get requests. Set its weight to 0 in {file.path}, and run "
+                f"`penstock gateway render {file.path} | kubectl apply -f -`"
+            )
 
-    def _apply(self) -> None:
-        """Publish the file, also if the cluster does not respond for a short time."""
-        deadline = self._clock.now() + UNAVAILABLE_S
+    def _write(self, percent: int, *, copies: int = 0) -> None:
+        with self._gateway.guard():
+            self._file.set_percent(percent, copies=copies)
+            self._apply()
+
+    def _apply(
+        self, limit_s: float = UNAVAILABLE_S, retried: type[ClusterError] = UnavailableError
+    ) -> None:
+        """Publish the file, also if the cluster does not respond for some time."""
+        deadline = self._clock.now() + limit_s
         while True:
             try:
-                self._publish()
+                self._gateway.publish()
                 return
-            except ClusterError as error:
+            except retried as error:
                 if self._clock.now() >= deadline:
                     raise
-                self._say(f"{error}; retrying for up to {UNAVAILABLE_S:.0f} s")
+                self._say(f"{error}; retrying for up to {limit_s:.0f} s")
                 self._clock.sleep(LOOK_S)
 
-    def _step(self, what: str, *, is_baseline: bool = False) -> None:
+    def _step(self, what: str, percent: int | None, before: Counts | None = None) -> Counts:
+        """Wait until a step has enough requests; those of the old release.
+
+        ``percent``: of the requests; 0: copies; None: only the old release serves. ``before``:
+        compare latencies with those, instead of with those at the same time.
+        """
         options, began = self._options, self._clock.now()
-        self._responded = began
+        name = self._file.old if percent is None else self._file.new
         self._look()
+        self._missed.clear()
         for counter in self._steps:
             counter.restart()
         self._say(f"{what} …")
         while True:
             self._clock.sleep(LOOK_S)
             self._look()
+            self._file.require_unedited()
             seconds = self._clock.now() - began
             old, new = (counter.counts() for counter in self._steps)
-            measured = old if is_baseline else new
-            if not is_baseline:
-                self._require_good(old, new, seconds)
+            if percent is not None:
+                self._require_good(before or old, new, percent)
+            measured = old if percent is None else new
             if seconds >= options.step_s and measured.completed >= options.step_requests:
                 break
-            if not measured.started and seconds >= NOT_REACHED_S:
+            # Of a share, few requests can be missing by chance.
+            is_reached = measured.started or (percent and old.started < REACHED_BY)
+            if not is_reached and seconds >= NOT_REACHED_S:
                 raise RolloutError(
-                    f"no request reached it within {NOT_REACHED_S:.0f} s. {self._restored}",
-                    place=self._file.old if is_baseline else self._file.new,
+                    f"no request reached it within {seconds:.0f} s. {self._restored}",
+                    place=name,
                     fix=f"Send requests to the gateway, and check that it uses {self._file.path}.",
                 )
             if seconds >= options.limit_s:
                 raise RolloutError(
                     f"completed only {measured.completed} requests in {seconds / 60:.0f} minutes, "
                     f"which is too few to compare. {self._restored}",
-                    place=self._file.old if is_baseline else self._file.new,
+                    place=name,
                     fix="Start the shift when more requests arrive, or lower --step-requests (now "
                     f"{options.step_requests}).",
                 )
-        shown = [(self._file.old, old), (self._file.new, new)][: 1 if is_baseline else 2]
-        for name, counts in shown:
-            self._say(f"  {name}: {summary(counts)}")
+        self._gateway.confirm()
+        for each, counts in ((self._file.old, old), (self._file.new, new)):
+            if percent is not None or each == name:
+                self._say(f"  {each}: {summary(counts)}")
+        return old
 
-    def _require_good(self, old: Counts, new: Counts, seconds: float) -> None:
-        assert self._before is not None
-        evidence = Evidence(
-            old=(self._before, old),
-            new=new,
-            old_errors=(self._lifetime.counts(), self._totals[0].counts()),
-            new_errors=self._totals[1].counts(),
-            seconds=seconds,
-        )
+    def _require_good(self, old: Counts, new: Counts, percent: int) -> None:
         slower = self._options.slower
-        failures, latencies = failures_of(evidence), latencies_of(evidence, slower)
-        silent_s = self._clock.now() - self._responded
-        if silent_s >= SILENT_S:
-            failures.append(f"no frontend has responded for {silent_s:.0f} s")
+        recent, since = (counter.counts() for counter in self._totals)
+        waiting = (self._waiting(0, recent), self._waiting(1, since))
+        failures = failures_of(self._lifetime.counts(), recent, since, waiting)
+        if sum(self._missed) >= MOST_MISSED:
+            missed = f"{sum(self._missed)} of the last {len(self._missed)}"
+            failures.append(f"no frontend has responded to {missed} scrapes")
+        # With a small share, a release gets few turns of each conversation, and finds few prefixes.
+        has_prefixes = percent == 0 or percent >= SAME_PREFIXES
+        latencies = latencies_of(old, new, slower, with_ttft=has_prefixes)
         if not failures and not latencies:
             return
         name = self._file.new
@@ -181,14 +226,30 @@ class Shift:
         return f"All requests go to {self._file.old} again"
 
     def _look(self) -> None:
-        for frontends, step, total in zip(self._frontends, self._steps, self._totals, strict=True):
-            scrapes = frontends.scrape()
-            step.add(scrapes)
-            total.add(scrapes)
-            if frontends is self._frontends[0]:
-                self._lifetime.add(scrapes)
-            elif scrapes:
-                self._responded = self._clock.now()
+        now = self._clock.now()
+        scrapes = [frontends.scrape() for frontends in self._frontends]
+        self._lifetime.add(scrapes[0])
+        if scrapes[0]:  # else the cluster does not respond
+            self._missed.append(not scrapes[1])
+        for each, step, total, started in zip(
+            scrapes, self._steps, self._totals, self._started, strict=True
+        ):
+            step.add(each)
+            total.add(each)
+            started.append((now, total.counts().started))
+            while len(started) > 1 and started[1][0] <= now - WAITING_S:
+                started.popleft()
+
+    def _waiting(self, index: int, counts: Counts) -> Waiting:
+        # Some of those that ended had a token, so fewer may wait than seem to.
+        ended = counts.errors + counts.ended - counts.completed
+        without = max(0, counts.started - max(counts.ended, counts.answered + ended))
+        waiting = Waiting(
+            started=counts.started - self._started[index][0][1], without_token=without
+        )
+        if index == 0 and waiting.share >= self._most_waiting.share:
+            self._most_waiting = waiting
+        return waiting if index else self._most_waiting
 
 
 def summary(counts: Counts) -> str:
@@ -196,5 +257,5 @@ def summary(counts: Counts) -> str:
     parts = [f"{counts.completed:,} requests", f"{counts.errors} failed"]
     for name, latency in (("TTFT", counts.ttft), ("ITL", counts.itl)):
         if latency is not None:
-            parts.append(f"mean {name} {significant(latency.mean_s * 1e3)} ms")
+            parts.append(f"mean {name} {interval(latency)}")
     return ", ".join(parts)

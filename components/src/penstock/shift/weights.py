@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from penstock.strict_yaml.loader import SafeLoader
 from penstock.text.names import did_you_mean
 
 FINEST = 100  # of the sum of both weights: the smallest step is 1%
+SET = "Set the weights in it, apply it, and start the shift again."
 
 
 @dataclass(kw_only=True)
@@ -53,41 +54,54 @@ class GatewayFile:
     def set_percent(self, percent: int, *, copies: int = 0) -> None:
         """Write the shares of both releases, and the share of the copies for the new one in
         percent; 0: none. RolloutError if the file was edited meanwhile."""
-        text = self._text(percent)
-        if copies:
-            text = f"{text.rstrip()}\nshadow: {{release: {self.new}, percent: {copies}}}\n"
-        self._write(text)
+        self.require_unedited()
+        text = self._text(percent, copies)
+        parse_gateway(text, str(self.path))
+        write_text(self.path, text)
+        self._written = text
 
-    def restore(self) -> None:
-        """Give all requests to the old release. RolloutError as `set_percent`."""
+    def require_editable(self, steps: Iterable[int]) -> None:
+        """InputError or GraphError if a step cannot be written."""
+        for percent, copies in ((0, 100), *((percent, 0) for percent in steps)):
+            parse_gateway(self._text(percent, copies), str(self.path))
+
+    def restore(self) -> bool:
+        """Give all requests to the old release; whether the file could be written. If not, or if
+        it was edited meanwhile, it stays as it is; `gateway` is that of the old release anyway."""
         weights = {b.release: b.weight for b in parse_gateway(self._first, str(self.path)).backends}
-        self._write(self._text(0) if weights[self.new] else self._first)
+        text = self._text(0, 0) if weights[self.new] else self._first
+        before, self._written = self._written, text
+        try:
+            if read_text_file(self.path) != before:
+                return False
+            write_text(self.path, text)
+        except (InputError, OSError):
+            return False
+        return True
 
-    def _text(self, percent: int) -> str:
-        both = {self.old, self.new}
+    def require_unedited(self) -> None:
+        """RolloutError if somebody else has edited the file."""
+        if read_text_file(self.path) != self._written:
+            raise RolloutError("was edited during the shift", file=str(self.path), fix=SET)
+
+    def _text(self, percent: int, copies: int) -> str:
         backends = self.gateway.backends
+        both = {self.old, self.new}
         total = sum(b.weight for b in backends if b.release in both)
-        if total < FINEST and len(backends) > len(both):
-            fix = "Multiply all weights of the file by the same factor."
+        if not any(b.weight for b in backends if b.release not in both):
+            total = FINEST
+        if total < FINEST:
             message = (
                 f"the weights of {self.old} and {self.new} are {total} together, and steps of 1% "
                 f"need {FINEST}"
             )
+            fix = "Multiply all weights of the file by the same factor."
             raise InputError(message, file=str(self.path), place="backends", fix=fix)
-        total = max(total, FINEST)
         share = round(total * percent / 100)
-        return with_weights(self._first, {self.old: total - share, self.new: share})
-
-    def _write(self, text: str) -> None:
-        if read_text_file(self.path) != self._written:
-            raise RolloutError(
-                "was edited during the shift, which ends without another change of the weights",
-                file=str(self.path),
-                fix="Set its weights, apply it, and start the shift again.",
-            )
-        parse_gateway(text, str(self.path))
-        write_text(self.path, text)
-        self._written = text
+        text = with_weights(self._first, {self.old: total - share, self.new: share})
+        if copies:
+            text = f"{text.rstrip()}\nshadow: {{release: {self.new}, percent: {copies}}}\n"
+        return text
 
 
 def _old(gateway: Gateway, new: str, source: str) -> str:
