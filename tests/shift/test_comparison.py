@@ -162,6 +162,7 @@ def scrape(requests: float, cancelled: float = 0, le: tuple[float, float] = (0, 
         (
             Sample(REQUESTS, {"status": "success", "error_type": ""}, requests),
             Sample(REQUESTS, {"status": "error", "error_type": CANCELLED}, cancelled),
+            Sample("dynamo_frontend_active_requests", {}, -requests),  # a gauge that decreases
             Sample(f"{TTFT}_bucket", {"le": "0.1"}, low),
             Sample(f"{TTFT}_bucket", {"le": "0.3"}, high),
             Sample(f"{TTFT}_bucket", {"le": "+Inf"}, high),

@@ -12,6 +12,7 @@ from penstock.serving.frontend_metrics import ITL, REQUESTS, STARTED, TTFT
 
 CANCELLED = "cancelled"  # the client has left, which is no error of the release
 NOT_FOUND = "not_found"  # the client named another model
+COUNTERS = (STARTED, REQUESTS, TTFT, ITL)
 Series = tuple[str, frozenset[tuple[str, str]]]
 
 
@@ -57,7 +58,11 @@ class Counter:
         before = self._last
         self._last = dict(before or {})
         for key, metrics in scrapes.items():
-            now = {(s.name, frozenset(s.labels.items())): s.value for s in metrics.samples}
+            now = {
+                (s.name, frozenset(s.labels.items())): s.value
+                for s in metrics.samples
+                if s.name.startswith(COUNTERS)  # a gauge also decreases without a restart
+            }
             # A process that is seen for the first time may have served requests for long.
             last = (before or {}).get(key, {} if self._is_lifetime else now)
             if any(now.get(series, 0.0) < value for series, value in last.items()):
