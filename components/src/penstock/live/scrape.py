@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import isfinite
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -244,11 +245,9 @@ class Scrapes:
 
     def prefill_speed(self, worker_id: str) -> float | None:
         """Prompt tokens/s of the worker's last prefills, with cached tokens; None before the first.
-        Together, because short prompts have a low speed."""
+        The median, as one that has hung says nothing about the others."""
         prefills = self._prefills.get(worker_id)
-        if not prefills:
-            return None
-        return sum(tokens for tokens, _ in prefills) / sum(seconds for _, seconds in prefills)
+        return median(tokens / seconds for tokens, seconds in prefills) if prefills else None
 
     def stalled_s(self, key: Key) -> float:
         """For how long the process has sent nothing although requests are in flight; 0.0 before the
