@@ -65,7 +65,7 @@ async def hang(graph: LiveGraph, pool: str) -> dict[str, Any]:
             await asyncio.sleep(LOOK_S)
             now = await graph.snapshot()
             named = [alert for alert in now.alerts if "hangs" in alert]
-            most = max(most, *(w.running or 0 for w in now.workers if w.name == worker.name), 0)
+            most = max(most, *(w.in_flight or 0 for w in now.workers if w.name == worker.name), 0)
         seconds = round(time.monotonic() - began, 1)
     finally:
         engine.send_signal(signal.SIGCONT)
@@ -100,10 +100,13 @@ async def watch(live: LiveGraph, count: int, normal_s: float) -> dict[str, Any]:
         wrong += await false_alerts(live, normal_s)
     finally:
         await live.close()
+    # The router avoids a worker with a long queue, and decode workers compute short prompts.
+    affected = [h for h in hangs if h["most_in_flight"]]
     return {
         "hangs": len(hangs),
-        "named_with_worker_and_stage": sum(h["is_right"] for h in hangs),
-        "named_after_s_longest": max(h["seconds"] for h in hangs),
+        "with_requests": len(affected),
+        "named_with_worker_and_stage": sum(h["is_right"] for h in affected),
+        "named_after_s_longest": max(h["seconds"] for h in affected),
         "minutes_without_hang": round((normal_s + 2 * count * BETWEEN_S) / 60, 1),
         "false_alerts": wrong,
         "each": hangs,

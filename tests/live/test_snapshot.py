@@ -124,9 +124,9 @@ def prefilling(tokens: int, last_tokens: int = 1000) -> str:
 
 STALLED = [sending(100)] * 8
 DECODE_HANGS = (
-    "decode.0 hangs: 2 requests in flight, and nothing sent for 7 s (stage: KV transfer or decode)"
+    "decode.0 hangs: 3 requests in flight, and nothing sent for 7 s (stage: KV transfer or decode)"
 )
-PREFILL_HANGS = "prefill.0 hangs: 2 requests in flight, and nothing sent for 7 s (stage: prefill)"
+PREFILL_HANGS = "prefill.0 hangs: 3 requests in flight, and nothing sent for 7 s (stage: prefill)"
 
 
 @pytest.mark.parametrize(

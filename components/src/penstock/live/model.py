@@ -58,6 +58,8 @@ class WorkerView:
     """Of a frontend, the median; of a prefill or aggregated worker, that of its last request."""
     itl_s: float | None = None
     """Of a frontend, the median; of a decode or aggregated worker, that of its last request."""
+    in_flight: int | None = None
+    """Requests in Dynamo's handler of a worker; an engine that hangs does not count its own."""
     stalled_s: float = 0.0
     """Seconds without a sent byte, although requests are in flight."""
     stall_limit_s: float = 0.0

@@ -173,6 +173,7 @@ def _engine(interval: Interval) -> dict[str, float | int | None]:
     waiting = metrics.total(scrape.ENGINE_WAITING) or 0
     return {
         "running": _count(running),
+        "in_flight": _count(in_flight),
         "queued": None if running is None else _count(waiting + handler_queue),
         "kv_usage": _gauge(metrics, scrape.ENGINE_KV_USAGE),
         "prefix_hit_rate": _hit_rate(interval),
@@ -287,7 +288,7 @@ def _alerts(
             yield f"{worker.name} does not return its metrics"
         elif worker.stalled_s > worker.stall_limit_s:
             yield (
-                f"{worker.name} hangs: {count_of(worker.running or 1, 'request')} in flight, and "
+                f"{worker.name} hangs: {count_of(worker.in_flight or 0, 'request')} in flight, and "
                 f"nothing sent for {worker.stalled_s:.0f} s (stage: {STAGES[worker.role]})"
             )
     if state.rejected_edit:
