@@ -41,7 +41,7 @@ BUDGETS = {
     "plan": 3525,  # the closest graph without a recommendation, the end of the first answer
     "reports": 890,
     "serving": 1140,
-    "shift": 510,  # releases replaced under load, judged and undone
+    "shift": 590,  # releases replaced under load, judged and undone
     "simulate": 3890,  # frontends, ladders, random routing, intervals, slowly growing queues
     "strict_yaml": 1470,
     "text": 250,
@@ -54,7 +54,7 @@ BUDGETS = {
     "verify": 1410,
     "workload": 940,
 }
-FILES, TEST_LINES, SMALL_MODULES = 560, 80800, 25
+FILES, TEST_LINES, SMALL_MODULES = 560, 80950, 25
 MOST_VAGUE, MOST_GENERIC, COMMENTS_PER_100 = 0.005, 0.01, 3.0
 
 

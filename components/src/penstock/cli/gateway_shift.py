@@ -243,8 +243,8 @@ def on_cluster(
     def confirm() -> None:
         manifest = route(build_policy(file.gateway))
         live = api.get(manifest) or {"spec": {"rules": [{}]}}
-        wanted, found = (_weights(each) for each in (manifest, live))
-        if wanted != found:
+        expected, found = (_weights(each) for each in (manifest, live))
+        if expected != found:
             raise RolloutError(
                 f"has other weights than {file.path}: another client has changed them",
                 place=place,
