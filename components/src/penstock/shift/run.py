@@ -175,7 +175,7 @@ class Shift:
             measured = old if percent is None else new
             if seconds >= options.step_s and measured.completed >= options.step_requests:
                 break
-            # Of a share, few requests can be missing by chance.
+            # Of a share, all can be missing randomly if there are few.
             is_reached = measured.started or (percent and old.started < REACHED_BY)
             if not is_reached and seconds >= NOT_REACHED_S:
                 raise RolloutError(
