@@ -242,8 +242,9 @@ def total(batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def table(figures: dict[str, Any]) -> str:
     """The rows of docs/accuracy.md."""
     rows = [
-        "| graph | changes | requests | lost | stalled | retried by clients "
-        "| lost with their frontend or Envoy | lost with a grammar | looks without a model |",
+        "| graph | changes | requests | avoidable losses | avoidable stalls | retried by clients "
+        "| lost with their frontend or Envoy | lost because of a grammar "
+        "| polls of `/v1/models` without a model |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, case in figures.items():

@@ -80,7 +80,7 @@ class GatewayFile:
         return True
 
     def require_unedited(self) -> None:
-        """RolloutError if somebody else has edited the file."""
+        """RolloutError if the file was edited."""
         if read_text_file(self.path) != self._written:
             raise RolloutError("was edited during the shift", file=str(self.path), fix=SET)
 
