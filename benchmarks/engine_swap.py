@@ -9,7 +9,6 @@ minute after all requests went to the new engine, and in the minute after that.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tempfile
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from report import RESULTS, write_result
+from report import read_cases, write_cases
 from shifts import PROMOTED, Load, Releases, Response, behind_gateway, shift
 
 NAME = "engine_swap"
@@ -123,13 +122,9 @@ def table(cases: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="swap engines under load")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
-    parser.add_argument("--short", action="store_true", help="steps of 15 s, not saved")
-    parser.add_argument("--table", action="store_true", help="print the rows of docs/gateway.md")
-    options = parser.parse_args()
-    path = RESULTS / f"{NAME}.json"
-    saved = json.loads(path.read_text())["cases"] if path.exists() else {}
+    options, saved = read_cases(
+        NAME, "swap engines under load", short="steps of 15 s, not saved", page="docs/gateway.md"
+    )
     if options.table:
         print(table(saved))
         return
@@ -138,7 +133,7 @@ def main() -> None:
             print(name, json.dumps(measure(name, 15.0), indent=1), flush=True)
         elif name not in saved:
             saved[name] = measure(name, MINUTE_S)
-            write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": saved}, show=False)
+            write_cases(NAME, saved)
             print(name, json.dumps(saved[name]), flush=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -34,6 +35,27 @@ def write_result(
     (folder / f"{name}.json").write_text(text)
     if show:
         print(text)
+
+
+def read_cases(
+    name: str, description: str, *, short: str, page: str
+) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """The options of a benchmark that continues where its result file ends, and the file's cases.
+
+    ``short``: help of `--short`; ``page``: that has the rows of `--table`.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
+    parser.add_argument("--short", action="store_true", help=short)
+    parser.add_argument("--table", action="store_true", help=f"print the rows of {page}")
+    path = RESULTS / f"{name}.json"
+    saved = json.loads(path.read_text())["cases"] if path.exists() else {}
+    return parser.parse_args(), saved
+
+
+def write_cases(name: str, cases: dict[str, Any]) -> None:
+    """The result file of `read_cases`."""
+    write_result(name, f"python benchmarks/{name}.py", {"cases": cases}, show=False)
 
 
 def update_page(page: Path, text: str, *, check: bool) -> int:

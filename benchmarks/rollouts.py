@@ -10,7 +10,6 @@ results/rollouts.json after each batch of changes, and continues where the file 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -33,7 +32,7 @@ from penstock.drill.run import DrillOptions, DrillResult, drill_graph
 from penstock.drill.traffic import RequestKind
 from penstock.graph.edit import set_replicas
 from penstock.local.ports import Ports
-from report import RESULTS, write_result
+from report import read_cases, write_cases
 
 NAME = "rollouts"
 NO_MODEL = "a frontend lists no model"
@@ -258,14 +257,13 @@ def table(figures: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="change graphs under load")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
-    parser.add_argument("--short", action="store_true", help="3 changes of each case, not saved")
-    parser.add_argument("--table", action="store_true", help="print the rows of docs/accuracy.md")
-    options = parser.parse_args()
+    options, saved = read_cases(
+        NAME,
+        "change graphs under load",
+        short="3 changes of each case, not saved",
+        page="docs/accuracy.md",
+    )
     known = cases()
-    path = RESULTS / f"{NAME}.json"
-    saved = json.loads(path.read_text())["cases"] if path.exists() else {}
     if options.table:
         print(table(saved))
         return
@@ -279,7 +277,7 @@ def main() -> None:
             left = min(BATCH, known[name].changes - done)
             batches.append(measure(known[name], left, seed=len(batches)))
             saved[name]["total"] = total(batches)
-            write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": saved}, show=False)
+            write_cases(NAME, saved)
             print(json.dumps(saved[name]["total"]), flush=True)
 
 

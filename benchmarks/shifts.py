@@ -9,7 +9,6 @@ back from each bad one. Writes results/shifts.json after each shift, and continu
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -31,7 +30,7 @@ import httpx
 
 from penstock import tiny_model
 from penstock.drill.graph_process import GraphProcess
-from report import RESULTS, write_result
+from report import read_cases, write_cases
 from shadow import GATEWAY, KEY, GatewayProcess, served
 
 NAME = "shifts"
@@ -252,13 +251,12 @@ def table(cases: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="shift requests to good and bad releases")
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="names (default: all)")
-    parser.add_argument("--short", action="store_true", help="one shift of each case, not saved")
-    parser.add_argument("--table", action="store_true", help="print the rows of docs/gateway.md")
-    options = parser.parse_args()
-    path = RESULTS / f"{NAME}.json"
-    saved = json.loads(path.read_text())["cases"] if path.exists() else {}
+    options, saved = read_cases(
+        NAME,
+        "shift requests to good and bad releases",
+        short="one shift of each case, not saved",
+        page="docs/gateway.md",
+    )
     if options.table:
         print(table(saved))
         return
@@ -276,7 +274,7 @@ def main() -> None:
             while len(shifts) < SHIFTS:
                 shifts.append(shift(releases, case.expected, pace))
                 saved[name] = {"total": total(shifts), "shifts": shifts}
-                write_result(NAME, f"python benchmarks/{NAME}.py", {"cases": saved}, show=False)
+                write_cases(NAME, saved)
                 print(name, json.dumps(saved[name]["total"]), shifts[-1]["reason"], flush=True)
 
 

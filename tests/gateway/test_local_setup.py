@@ -44,6 +44,7 @@ def test_the_shadow_gets_its_url() -> None:
         (BACKENDS, ["stable=http://127.0.0.1:1/metrics"], None, "is not http://ADDRESS:PORT"),
         (BACKENDS, ["stable=http://127.0.0.1:99999"], None, "is not http://ADDRESS:PORT"),
         (BACKENDS, ["stable=http://example.com:80"], None, "is not http://ADDRESS:PORT"),
+        (BACKENDS, ["stable=http://127.0.0.1:1"], "http://127.0.0.1:2", "no shadow section"),
         (BACKENDS + SHADOW, ["stable=http://127.0.0.1:1"], None, "candidate has no URL"),
     ],
 )

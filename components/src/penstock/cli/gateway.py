@@ -80,10 +80,6 @@ def _up(args: argparse.Namespace) -> int:
 
     if args.keys is None:
         raise UsageError("--keys is required: a file with lines CLIENT=KEY")
-    if args.shadow is not None and load_gateway(args.file).shadow is None:
-        raise UsageError(
-            "--shadow is given, but the gateway file has no shadow section: add one, or remove it"
-        )
     listen = Address(host=args.host, port=args.port)
     keys, certificate = load_keys(args.keys), certificate_of(args)
 

@@ -192,9 +192,10 @@ def _local(args: argparse.Namespace, file: GatewayFile) -> RunningGateway:
 
 def require_namespace(file: GatewayFile, target: ReleaseTarget) -> None:
     """InputError unless the file has the new release in the namespace in which it is installed."""
-    gateway = file.gateway
-    backend = next(b for b in gateway.backends if b.release == file.new)
-    namespace = backend.namespace or gateway.namespace
+    from penstock.gateway.policy import build_policy
+
+    backends = build_policy(file.gateway).backends
+    namespace = next(b.namespace for b in backends if b.release == file.new)
     if namespace != target.namespace:
         raise InputError(
             f"{file.new} is in the namespace {namespace}, but apply installs it in "

@@ -422,6 +422,11 @@ def local_setup(
     releases = list(dict.fromkeys(b.release for b in policy.targets))
     if not is_edit:
         problems += [_unknown(name, releases) for name in urls if name not in releases]
+        if policy.shadow is None and shadow is not None:
+            problems.append(
+                "--shadow is given, but the gateway file has no shadow section: add one, or remove "
+                "it"
+            )
     for backend in policy.backends:
         if backend.release not in urls and backend.share:
             problems.append(f"no URL for {backend.release}: add --backend {backend.release}=URL")

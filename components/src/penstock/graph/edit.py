@@ -86,6 +86,11 @@ def set_texts(
     return text
 
 
+def set_scalar(text: str, path: Path, item: str) -> str:
+    """The text of any YAML file with the scalar at a path that exists replaced by a YAML text."""
+    return _spliced(text, _splices(text, path, [item])[0])
+
+
 def _last_first(path: Path) -> tuple[str, int]:
     """A sort key: higher indices of a list come before lower ones."""
     last = path[-1]

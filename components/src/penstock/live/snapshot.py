@@ -193,18 +193,24 @@ def _hit_rate(interval: Interval) -> float | None:
 def _last_latencies(
     replica: Replica, frontends: Sequence[Interval]
 ) -> dict[str, float | int | None]:
-    """As its frontends measured them; of several frontends, the largest."""
+    return {
+        "ttft_s": _of_worker(scrape.LAST_TTFT, replica, frontends),
+        "itl_s": _of_worker(scrape.LAST_ITL, replica, frontends),
+    }
+
+
+def _of_worker(name: str, replica: Replica, frontends: Sequence[Interval]) -> float | None:
+    """A gauge of the worker, as its frontends measured it; of several frontends, the largest."""
     if replica.worker_id is None:
-        return {}
-    worker_id = str(int(replica.worker_id, 16))
+        return None
+    label = _label(replica.worker_id)
+    found = (s.value for i in frontends for s in i.now.metrics.find(name, worker_id=label))
+    return max(found, default=None)
 
-    def last(name: str) -> float | None:
-        seconds = [
-            s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id)
-        ]
-        return max(seconds, default=None)
 
-    return {"ttft_s": last(scrape.LAST_TTFT), "itl_s": last(scrape.LAST_ITL)}
+def _label(worker_id: str) -> str:
+    """As frontends write the ID."""
+    return str(int(worker_id, 16))
 
 
 def _stall_limit_s(replica: Replica, scrapes: Scrapes, frontends: Sequence[Interval]) -> float:
@@ -212,19 +218,15 @@ def _stall_limit_s(replica: Replica, scrapes: Scrapes, frontends: Sequence[Inter
     at the speed of its last ones, and the time of several tokens."""
     if replica.worker_id is None:
         return STALL_S
-    worker_id = str(int(replica.worker_id, 16))
-
-    def largest(name: str) -> float:
-        found = (s.value for i in frontends for s in i.now.metrics.find(name, worker_id=worker_id))
-        return max(found, default=0.0)
-
-    tokens, speed = largest(scrape.PREFILL_TOKENS), scrapes.prefill_speed(worker_id)
+    tokens = _of_worker(scrape.PREFILL_TOKENS, replica, frontends)
+    speed = scrapes.prefill_speed(_label(replica.worker_id))
     if tokens and speed is None:
         return FIRST_PREFILL_S
     # The tokens that the worker has are those that it computes, its speed includes cached ones.
     computed = 1 - _share_cached(frontends)
-    prefill_s = tokens / (speed * computed) if speed and computed else 0.0
-    return max(STALL_S, MARGIN * prefill_s, TOKENS * largest(scrape.LAST_ITL))
+    prefill_s = tokens / (speed * computed) if tokens and speed and computed else 0.0
+    itl_s = _of_worker(scrape.LAST_ITL, replica, frontends) or 0.0
+    return max(STALL_S, MARGIN * prefill_s, TOKENS * itl_s)
 
 
 def _share_cached(frontends: Sequence[Interval]) -> float:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from penstock.errors import InputError, RolloutError
 from penstock.gateway.model import Gateway, parse_gateway
-from penstock.graph.edit import write_text
+from penstock.graph.edit import set_scalar, write_text
 from penstock.graph.text_file import read_text_file
-from penstock.strict_yaml.loader import SafeLoader
 from penstock.text.names import did_you_mean
 
 FINEST = 100  # of the sum of both weights: the smallest step is 1%
@@ -98,7 +95,11 @@ class GatewayFile:
             fix = "Multiply all weights of the file by the same factor."
             raise InputError(message, file=str(self.path), place="backends", fix=fix)
         share = round(total * percent / 100)
-        text = with_weights(self._first, {self.old: total - share, self.new: share})
+        text, weights = self._first, {self.old: total - share, self.new: share}
+        for index, backend in enumerate(backends):
+            if backend.release in weights:
+                place = ("backends", index, "weight")
+                text = set_scalar(text, place, str(weights[backend.release]))
         if copies:
             text = f"{text.rstrip()}\nshadow: {{release: {self.new}, percent: {copies}}}\n"
         return text
@@ -122,24 +123,3 @@ def _old(gateway: Gateway, new: str, source: str) -> str:
         fix = "Remove the section `shadow`, apply the file, and start the shift again."
         raise InputError(message, file=source, place="shadow", fix=fix)
     return serving[0]
-
-
-def with_weights(text: str, weights: Mapping[str, int]) -> str:
-    """The text with the weights of these releases, spliced in: all other bytes stay."""
-    offset = 1 if text.startswith("\ufeff") else 0  # libyaml's marks do not count it
-    root = yaml.compose(text[offset:], Loader=SafeLoader)
-    splices = []
-    for backend in _entry(root, "backends").value:
-        release = _entry(backend, "release").value
-        if release in weights:
-            node = _entry(backend, "weight")
-            splices.append((node.start_mark.index, node.end_mark.index, weights[release]))
-    for start, end, weight in sorted(splices, reverse=True):
-        text = f"{text[: start + offset]}{weight}{text[end + offset :]}"
-    return text
-
-
-def _entry(node: yaml.Node | None, name: str) -> yaml.Node:
-    assert isinstance(node, yaml.MappingNode)
-    found: yaml.Node = next(value for key, value in node.value if key.value == name)
-    return found
