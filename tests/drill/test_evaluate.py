@@ -106,7 +106,13 @@ def test_a_failure_before_any_fault_is_not_excused() -> None:
 
 
 FRONTEND = {"target": "frontend.0", "role": Role.FRONTEND, "port": 8001}
-ENVOY = {"target": "endpoint.1", "role": None, "port": 8000, "clients": (40_001,)}
+ENVOY = {
+    "target": "endpoint.1",
+    "role": None,
+    "port": 8000,
+    "clients": (40_001,),
+    "ends_requests": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -117,6 +123,7 @@ ENVOY = {"target": "endpoint.1", "role": None, "port": 8000, "clients": (40_001,
         (ENVOY, 8001, 40_001, True),
         (ENVOY, 8001, 40_002, False),
         (ENVOY, None, None, False),
+        (ENVOY | {"ends_requests": False}, 8001, 40_001, False),  # SIGTERM drains it
     ],
 )
 def test_only_the_streams_of_a_frontend_or_envoy_that_dies_are_permitted_failures(

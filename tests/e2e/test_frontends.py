@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
+from penstock.drill.graph_process import GraphProcess
 from penstock.local.envoy import FRONTEND_HEADER
-from tests.support.local_graphs import Up, listening, replaced, scaled, traffic_during
+from tests.e2e.chats import events_of, post
+from tests.support.local_graphs import Up, left, listening, replaced, scaled, traffic_during
 from tests.support.waiting import wait_for
+
+IN_FLIGHT = re.compile(r"^dynamo_frontend_inflight_requests\{.*\} 4$", re.MULTILINE)
 
 
 def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
@@ -45,6 +53,34 @@ def test_a_frontend_that_stops_behind_envoy_breaks_no_stream(
     stop = partial(replaced, graph, "frontend", signal.SIGTERM)
     traffic = traffic_during(graph, stop, concurrency=4)
     assert (traffic.failures, traffic.retried) == ([], [])
+
+
+@pytest.mark.destroys_graph
+@pytest.mark.needs("envoy")
+def test_sigterm_from_outside_breaks_no_stream(up: Up, quickstart: Path, tmp_path: Path) -> None:
+    """First of both Envoys at once, then of all processes, as systemd stops a service."""
+    graph = up(quickstart, envoy=True)
+    traffic = traffic_during(graph, partial(terminate_envoys, graph), concurrency=4)
+    assert (traffic.failures, traffic.retried) == ([], [])
+    with ThreadPoolExecutor(4) as pool:
+        body = {"prompt": "Hi", "max_tokens": 800, "ignore_eos": True, "stream": True}
+        streams = [pool.submit(post, graph, "completions", **body) for _ in range(4)]
+        metrics = f"{graph.state()['endpoint'].removesuffix('/v1')}/metrics"
+        wait_for(lambda: IN_FLIGHT.search(httpx.get(metrics).text), "4 streams are open")
+        for process in [*left(tmp_path), psutil.Process(graph.pid)]:
+            process.terminate()
+        for stream in streams:
+            assert len(events_of(stream.result())) >= 800
+    graph.wait_ended()
+
+
+def terminate_envoys(graph: GraphProcess) -> None:
+    before = graph.pids("endpoint")
+    assert len(before) == 2
+    for pid in before:
+        os.kill(pid, signal.SIGTERM)
+    graph.wait_for(lambda s: not {*before} & {row["pid"] for row in s["replicas"]})
+    graph.wait_counts(endpoint=2)
 
 
 def wait_until_both_serve(state: dict[str, Any]) -> None:

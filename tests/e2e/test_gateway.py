@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from penstock.drill.graph_process import GraphProcess
@@ -142,9 +143,9 @@ def test_the_primary_serves_everything_while_a_fifth_is_mirrored(
     assert 25 <= candidate <= 75  # 50 ± 4 standard deviations
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize(("signals", "is_of_envoy"), [(1, False), (1, True), (2, False)])
 def test_a_signal_ends_the_gateway_after_its_open_requests_and_a_second_one_at_once(
-    pair: Pair, tmp_path: Path, signals: int
+    pair: Pair, tmp_path: Path, signals: int, is_of_envoy: bool
 ) -> None:
     content = body(pair.model, 0, 400) | {"stream": True}
     last = ""
@@ -153,7 +154,8 @@ def test_a_signal_ends_the_gateway_after_its_open_requests_and_a_second_one_at_o
         with client.stream("POST", url, json=content, timeout=60) as answer:
             lines = answer.iter_lines()
             next(lines)
-            os.kill(gateway.pid, signal.SIGTERM)
+            (envoy,) = psutil.Process(gateway.pid).children()
+            os.kill(envoy.pid if is_of_envoy else gateway.pid, signal.SIGTERM)
             wait_for(lambda: refuses(gateway.url), "the gateway accepts no connection")
             if signals == 2:
                 os.kill(gateway.pid, signal.SIGTERM)

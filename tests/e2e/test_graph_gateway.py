@@ -201,6 +201,18 @@ def test_a_gateway_that_dies_is_restarted_with_its_keys(guarded: Guarded) -> Non
     assert not guarded.is_accepted(BOB)
 
 
+def test_a_gateway_that_is_sent_sigterm_finishes_its_streams(guarded: Guarded) -> None:
+    before = guarded.process.state()["gateway"]["pid"]
+    arrivals = arrivals_of(guarded, ALICE, 600)
+    next(arrivals)
+    os.kill(before, signal.SIGTERM)
+    until(lambda: guarded.process.state()["gateway"]["pid"] != before)
+    assert guarded.is_accepted(ALICE)  # by either of them
+    assert len(list(arrivals)) >= 590
+    until(lambda: before not in {process.pid for process in left(guarded.process.log.parent)})
+    assert guarded.is_accepted(ALICE)
+
+
 def test_after_its_folder_was_deleted_a_gateway_follows_edits(guarded: Guarded) -> None:
     """Envoy watches the deleted folder for new routes, so it must be replaced."""
     before = guarded.process.state()["gateway"]["pid"]

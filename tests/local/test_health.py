@@ -50,13 +50,18 @@ class Machine:
         fake: Any = self
         self.cpu_share: dict[str, float] = {}
         self.stopped: set[str] = set()
+        self.terminated: set[str] = set()
         self.check = HealthCheck(
             endpoint, fake, fake, lambda: self.now, self.lines.append, self.state_of
         )
 
     def state_of(self, replica: Replica) -> ProcessState:
         cpu_s = self.now * self.cpu_share.get(replica.name, 0.0)
-        return ProcessState(cpu_s=cpu_s, is_stopped=replica.name in self.stopped)
+        return ProcessState(
+            cpu_s=cpu_s,
+            is_stopped=replica.name in self.stopped,
+            is_terminated=replica.name in self.terminated,
+        )
 
     # As Prober
 
@@ -170,6 +175,14 @@ def test_a_suspension_during_the_probes_does_not_count(
         machine.slow_probes = times
         asyncio.run(machine.check.check(graph))
     assert {verdict for _, verdict in machine.check.verdicts(graph)} == {Verdict.SERVES}
+
+
+def test_a_process_that_was_sent_sigterm_is_drained(machine: Machine, graph: list[Replica]) -> None:
+    machine.terminated = {"etcd"}
+    machine.silent = {103}  # as long as it is not too late for a drain
+    verdicts = machine.run(graph, 3)
+    assert verdicts["etcd"] is Verdict.TERMINATED
+    assert set(verdicts.values()) == {Verdict.TERMINATED, Verdict.SERVES}
 
 
 NO_MODELS = {"models_of": {"http://127.0.0.1:100": ()}}

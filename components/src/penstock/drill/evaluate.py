@@ -330,7 +330,8 @@ def _cause(
         return f"it failed after the recovery from {fault.kind} {fault.target}", False
     if fault.is_outage and (is_broken or is_stalled) and request.started_s <= fault.over_s:
         return "no process was running that could serve it", True
-    holds_streams = fault.role is Role.FRONTEND or fault.target.startswith("endpoint")
+    ends_envoy = fault.target.startswith("endpoint") and fault.ends_requests  # SIGTERM drains it
+    holds_streams = fault.role is Role.FRONTEND or ends_envoy
     if holds_streams and is_broken:
         return _cause_of_break(request, fault)
     if fault.stalls and is_stalled:

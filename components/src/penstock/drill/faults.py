@@ -43,7 +43,7 @@ class Effect:
     stalls: bool = False
     # It drops or delays packets.
     is_of_network: bool = False
-    # It ends workers without a drain: their requests must migrate.
+    # It ends processes without a drain: the requests of workers must migrate.
     ends_requests: bool = False
 
 

@@ -60,6 +60,8 @@ class Program:
     """GPUs of one replica."""
     weights_bytes: int = 0
     """Size of the model's weight files, if it runs on GPUs; 0: unknown."""
+    holds_sigterm: bool = False
+    """SIGTERM is blocked in its processes: `up` sees that one is pending, and drains them."""
     ports: tuple[str, ...] = ()
     """NAMEs of `{port:NAME}` in ``argv`` and ``env``; each replica gets its own ports."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from dataclasses import dataclass
 
 from penstock.local.discovery import Discovery
@@ -59,7 +58,7 @@ async def drain(
         is_abandoned = status is None or status.inflight > 0
         if is_abandoned:
             deadline = min(deadline, clock() + ABANDONED_S)
-    replica.child.signal(signal.SIGTERM)
+    replica.child.end()
     killed = not await wait_for_exit(replica, deadline) and not is_abandoned
     replica.child.kill()
     if replica.worker_id is not None:

@@ -26,6 +26,7 @@ from penstock.gateway.envoy import (
 )
 from penstock.gateway.errors import header, json_format, status_filter
 from penstock.local.deployment import Program
+from penstock.local.envoy_drain import admin_section
 from penstock.local.ports import LOOPBACK
 from penstock.local.request_adapter.hosts import (
     API,
@@ -109,13 +110,15 @@ class Envoy:
         port: int,
         retries: int = RETRIES,
         hosts: Sequence[str] = (),
+        grace_s: float = 0.0,
     ) -> None:
-        """``hosts``: names in the header Host that are accepted, besides IP addresses."""
+        """``hosts``: names in the header Host that are accepted, besides IP addresses. ``grace_s``:
+        seconds that its open requests get after a SIGTERM."""
         self._binary = binary
         self._config = folder / "envoy.json"
         self._list = folder / "frontends.json"
         self._host, self._port, self._retries = host, port, retries
-        self._hosts = hosts
+        self._hosts, self._grace_s = hosts, grace_s
         self._listed: list[int] | None = None
 
     def program(self) -> Program:
@@ -128,11 +131,17 @@ class Envoy:
         write_file(self._config, json.dumps(content))
         argv = [
             str(self._binary),
-            *("-c", str(self._config), "--config-yaml", _health_listener()),
+            *("-c", str(self._config), "--config-yaml", _of_one_process()),
             *("--concurrency", "1", "--log-level", "warning", "--disable-hot-restart"),
         ]
         program = service("endpoint", argv, self._port)
-        return replace(program, replicas=2, ports=(HEALTH_PORT,))
+        return replace(
+            program,
+            replicas=2,
+            ports=(HEALTH_PORT,),
+            grace_s=max(program.grace_s, self._grace_s),
+            holds_sigterm=True,
+        )
 
     def list_frontends(self, ports: Sequence[int]) -> None:
         """Replace the list atomically: Envoy reacts to the rename."""
@@ -158,15 +167,22 @@ def _endpoints(ports: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _health_listener() -> str:
-    """A listener that responds as long as the process runs; merged with the configuration."""
+def admin_name(health_port: object) -> str:
+    """The socket of a process's admin interface, in the folder where it runs."""
+    return f"envoy-{health_port}"
+
+
+def _of_one_process() -> str:
+    """A listener that responds as long as the process runs, and its admin interface; merged with
+    the configuration."""
     route = {"match": {"prefix": "/"}, "direct_response": {"status": 200}}
     listener = {
         "name": "health",
         "address": socket_address(LOOPBACK, f"{{port:{HEALTH_PORT}}}"),
         "filter_chains": [{"filters": [_connection_manager("health", [route], [])]}],
     }
-    return json.dumps({"static_resources": {"listeners": [listener]}})
+    admin = admin_section(admin_name(f"{{port:{HEALTH_PORT}}}"))
+    return json.dumps({"static_resources": {"listeners": [listener]}, "admin": admin})
 
 
 def _config(host: str, port: int, endpoints: Path, routes: list[dict[str, Any]]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from penstock.graph.gateway import GatewaySection
 from penstock.local.file_watch import FileWatch
 from penstock.local.probe import FirstCompletion, Prober
 from penstock.local.process import child_environment
-from penstock.local.run_envoy import EnvoyProcess, require_envoy, start_envoy
+from penstock.local.run_envoy import DRAIN_S, EnvoyProcess, require_envoy, start_envoy
 from penstock.local.state import MARKER
 from penstock.local.state_file import GatewayStatus
 
@@ -89,6 +89,7 @@ class LocalGateway:
         self._restart_at: float | None = None
         self._version = 0
         self._restarts = 0
+        self._draining: list[asyncio.Task[None]] = []
         self._has_changed = False  # since `_write_routes`
         self._rejected: tuple[str, ...] = ()
         # Of penstock's own requests, which need no key.
@@ -147,6 +148,8 @@ class LocalGateway:
             last, log = self._process.exit_error(), self._places.log
             self._say(f"{NAME}: {last}; restarting. Log: {log}")
             self._process, self._restart_at = None, now + RESTART_S
+        if self._process is not None and self._process.is_terminated:
+            self._hand_over(self._process)
         if self._restart_at is not None and now >= self._restart_at:
             self._restart_at = None
             self._restarts += 1
@@ -156,6 +159,13 @@ class LocalGateway:
         if self._has_changed and self._process is not None:
             self._has_changed = False
             await self._apply()
+
+    def _hand_over(self, before: EnvoyProcess) -> None:
+        self._say(f"{NAME}: Envoy was sent SIGTERM; another one starts, and it drains")
+        self._restarts += 1
+        after = self._launch()
+        work = asyncio.to_thread(before.hand_over_to, after, DRAIN_S)
+        self._draining = [t for t in self._draining if not t.done()] + [asyncio.create_task(work)]
 
     def restore(self) -> None:
         """After the folder was deleted: Envoy watches the deleted one, so `step` starts another."""
@@ -219,7 +229,7 @@ class LocalGateway:
         draft.touch()
         draft.replace(self._places.folder / "changed")
 
-    def _launch(self) -> None:
+    def _launch(self) -> EnvoyProcess:
         """Start Envoy; a restarted one reads the current routes."""
         configuration = config(self._policy, self._setup, self._live.source())
         running = start_envoy(
@@ -229,8 +239,10 @@ class LocalGateway:
             (self._live.descriptor,),
             self._write_log,
             child_environment({MARKER: str(self._places.state)}),
+            self._places.folder,
         )
         self._process = self._stack.enter_context(running)
+        return self._process
 
     def _write_log(self, line: str) -> None:
         with contextlib.suppress(OSError), self._places.log.open("a") as log:

@@ -15,6 +15,7 @@ from enum import Enum, auto
 import psutil
 
 from penstock.local.discovery import Discovery, Instance
+from penstock.local.envoy_drain import is_terminated
 from penstock.local.generations import is_complete
 from penstock.local.ports import LOOPBACK
 from penstock.local.probe import Prober
@@ -39,6 +40,7 @@ class Verdict(Enum):
     SERVES = auto()
     HUNG = auto()
     UNREACHABLE = auto()  # it responds, but requests do not reach it
+    TERMINATED = auto()  # it was sent SIGTERM, which it holds
 
 
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
@@ -58,6 +60,8 @@ class ProcessState:
     cpu_s: float = 0.0
     is_stopped: bool = False
     """SIGSTOP has stopped it; a debugger's stop is another state."""
+    is_terminated: bool = False
+    """A SIGTERM that it holds is pending."""
 
 
 def process_state(replica: Replica) -> ProcessState:
@@ -68,7 +72,9 @@ def process_state(replica: Replica) -> ProcessState:
     except psutil.Error:
         return ProcessState()
     return ProcessState(
-        cpu_s=float(times.user + times.system), is_stopped=status == psutil.STATUS_STOPPED
+        cpu_s=float(times.user + times.system),
+        is_stopped=status == psutil.STATUS_STOPPED,
+        is_terminated=replica.program.holds_sigterm and is_terminated(replica.child.pid),
     )
 
 
@@ -95,8 +101,12 @@ class HealthCheck:
         if self._last is None or now - self._last > SUSPENDED_S:
             return []
         known = [(replica, replica.health) for replica in replicas if replica.health is not None]
+        terminated: set[str] = set()
         for replica, health in known:
-            if not self._state_of(replica).is_stopped:
+            state = self._state_of(replica)
+            if state.is_terminated:
+                terminated.add(replica.name)
+            if not state.is_stopped:
                 health.stopped_at = None
             elif health.stopped_at is None:
                 health.stopped_at = now
@@ -107,6 +117,8 @@ class HealthCheck:
         )
         return [
             (replica, _verdict(health, now, self._hung_s(replica, health, any_responds)))
+            if replica.name not in terminated
+            else (replica, Verdict.TERMINATED)
             for replica, health in known
         ]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from penstock.errors import MissingToolError
+from penstock.local.envoy_drain import sigterm_blocked
 from penstock.local.state import MARKER
 
 # Variables of the user's shell that would override the manifest.
@@ -30,23 +31,33 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 class Child:
-    """A started process and its process group."""
+    """A started process and its process group. ``holds_sigterm``: see `Program.holds_sigterm`."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], log: Path, cwd: Path) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        log: Path,
+        cwd: Path,
+        *,
+        holds_sigterm: bool = False,
+    ) -> None:
+        self._ends_at = signal.SIGINT if holds_sigterm else signal.SIGTERM
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             output.write(f"--- penstock starts: {' '.join(argv)}\n".encode())
             output.flush()
             try:
-                self._process = subprocess.Popen(
-                    [*end_with_parent(), *argv],
-                    env=dict(env),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    cwd=cwd,
-                    start_new_session=True,
-                )
+                with sigterm_blocked() if holds_sigterm else contextlib.nullcontext():
+                    self._process = subprocess.Popen(
+                        [*end_with_parent(self._ends_at), *argv],
+                        env=dict(env),
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        cwd=cwd,
+                        start_new_session=True,
+                    )
             except OSError as error:
                 raise MissingToolError(
                     f"cannot start {argv[0]}: {error.strerror}",
@@ -82,10 +93,10 @@ class Child:
 
         loop.add_reader(pidfd, exited)
 
-    def signal(self, number: signal.Signals) -> None:
+    def end(self) -> None:
         """Signal the process alone: it stops its own children in order."""
         if self.exit_code() is None:
-            self._process.send_signal(number)
+            self._process.send_signal(self._ends_at)
 
     def kill(self) -> None:
         """Send SIGKILL to the group and wait until the process has ended, which takes no time
@@ -96,13 +107,13 @@ class Child:
             self._process.wait(KILLED_S)
 
 
-def end_with_parent() -> list[str]:
-    """A prefix that sends SIGTERM to the child when penstock is killed; empty without util-linux.
+def end_with_parent(number: signal.Signals = signal.SIGTERM) -> list[str]:
+    """A prefix that sends a signal to the child when penstock is killed; empty without util-linux.
 
     setpriv execs, so the pid is the program's. Without it, the next `up` stops the leftovers.
     """
     setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+    return [setpriv, "--pdeathsig", number.name, "--"] if setpriv else []
 
 
 def last_lines(log: Path, count: int = 15) -> list[str]:

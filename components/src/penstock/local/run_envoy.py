@@ -21,26 +21,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
 
-import httpx
-
 from penstock.environments import environments_root
 from penstock.errors import MissingToolError, PenstockError, PortInUseError, StartError
 from penstock.files import write_atomically
 from penstock.gateway.envoy import Address, LocalSetup, assignments, config, discovered, typed
 from penstock.gateway.policy import Policy
+from penstock.local.envoy_drain import (
+    ADMIN,
+    READY_S,
+    SETTLE_S,
+    admin_section,
+    drain,
+    is_terminated,
+    short_path,
+    sigterm_blocked,
+    wait_until_live,
+)
 from penstock.local.file_watch import FileWatch
 from penstock.local.ports import reserved
 from penstock.local.process import end_with_parent
 from penstock.local.services import envoy_binary
 from penstock.local.starter import accepts
 
-READY_S = 15.0
 STOP_S = 10.0
 POLL_S = 0.05
 LAST_LINES = 8
 DRAIN_S = 180.0  # as the default of `drain_timeout_s`
-ADMIN = "http://envoy"
-OPEN_REQUESTS = r"^http\.gateway\.downstream_rq_active$"
 
 
 def run_envoy(file: Path, read: Callable[[bool], tuple[Policy, LocalSetup]]) -> int:
@@ -53,25 +59,21 @@ def run_envoy(file: Path, read: Callable[[bool], tuple[Policy, LocalSetup]]) -> 
     binary = require_envoy()
     watch = FileWatch(file)  # before the first read: misses no save
     policy, local = read(False)
-    with signals_as_interrupt(), _reserved(local.listen), _private_folder() as (path, folder):
+    with signals_as_interrupt(), _reserved(local.listen), _private_folder() as path:
         weights = LiveWeights(policy, replace(local, weights=path))
-        # The descriptor is the same in Envoy, and this path is never too long for a socket.
-        admin = f"/proc/self/fd/{folder}/admin"
-        pipe = {"pipe": {"path": admin, "mode": 0o600}}
-        configuration = config(policy, weights.local) | {"admin": {"address": pipe}}
-        with start_envoy(binary, configuration, local.keys, (folder,)) as envoy:
-            try:
+        with start_envoy(binary, config(policy, weights.local), local.keys) as envoy:
+            with suppress(KeyboardInterrupt):
                 envoy.wait_until_listening(local.listen)
                 print(f"ready: {_url(local)} ({weights.shares()})", flush=True)
-                while envoy.exit_code() is None:
+                while not envoy.is_terminated:
+                    if envoy.exit_code() is not None:
+                        raise envoy.exit_error()
                     if watch.saved(time.monotonic()):
                         print(weights.edited(read), flush=True)
                     time.sleep(POLL_S)
-                raise envoy.exit_error()
-            except KeyboardInterrupt:
-                with suppress(KeyboardInterrupt):
-                    _drain(envoy, admin)
-                return 0
+            with suppress(KeyboardInterrupt):
+                envoy.drain(DRAIN_S, settle_s=0)
+            return 0
 
 
 class LiveWeights:
@@ -109,28 +111,11 @@ class LiveWeights:
 
 
 @contextmanager
-def _private_folder() -> Iterator[tuple[Path, int]]:
-    """A folder that only this user can enter, and its descriptor: Envoy's admin interface in it
-    shows the keys."""
-    with TemporaryDirectory(prefix="penstock-gateway-") as folder:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            yield Path(folder), descriptor
-        finally:
-            os.close(descriptor)
-
-
-def _drain(envoy: EnvoyProcess, admin: str) -> None:
-    """Stop listening, and wait until no request is open, up to `DRAIN_S`."""
-    transport = httpx.HTTPTransport(uds=admin)
-    deadline = time.monotonic() + DRAIN_S
-    with suppress(httpx.HTTPError), httpx.Client(transport=transport, timeout=STOP_S) as client:
-        client.post(f"{ADMIN}/drain_listeners").raise_for_status()
-        while envoy.exit_code() is None and time.monotonic() < deadline:
-            lines = client.get(f"{ADMIN}/stats", params={"filter": OPEN_REQUESTS}).text.split("\n")
-            if not any(int(line.rpartition(": ")[2]) for line in lines if line):
-                return
-            time.sleep(POLL_S)
+def _private_folder(parent: Path | None = None) -> Iterator[Path]:
+    """A folder that only this user can enter."""
+    # The folder of a graph may be deleted while the graph runs.
+    with TemporaryDirectory("", "penstock-gateway-", parent, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def require_envoy() -> Path:
@@ -187,37 +172,43 @@ def start_envoy(
     inherited: tuple[int, ...] = (),
     write: Callable[[str], None] = _print,
     environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Iterator[EnvoyProcess]:
     """Run Envoy, and end it with this process, however that ends: no Envoy remains with the keys.
 
     ``inherited``: descriptors that the configuration names. ``write`` gets each line of output.
-    ``environment``: None: that of this process.
+    ``environment``: None: that of this process. ``folder``: for its admin interface, which shows
+    the keys to this user; None: one for temporary files.
     """
-    ending = end_with_parent()
+    ending = end_with_parent(signal.SIGINT)
     if not ending:
         fix = "Install util-linux, and start the gateway again."
         raise MissingToolError("setpriv is not on PATH", fix=fix)
-    with _in_memory(configuration) as file:
-        argv = [*ending, str(binary), "-c", f"/dev/fd/{file}", "--disable-hot-restart"]
-        argv += ["--concurrency", "1", "--log-level", "error"]
-        # Its own session: Ctrl-C reaches only penstock, which then stops Envoy.
-        child = subprocess.Popen(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            pass_fds=[file, *inherited],
-            env=environment,
-        )
-    try:
-        yield EnvoyProcess(child, keys, write)
-    finally:
-        child.terminate()
+    with _private_folder(folder) as private, short_path(private) as path:
+        descriptor = int(path.name)  # the same in Envoy
+        configuration = {**configuration, "admin": admin_section(str(path / ADMIN))}
+        with _in_memory(configuration) as file, sigterm_blocked():
+            argv = [*ending, str(binary), "-c", f"/dev/fd/{file}", "--disable-hot-restart"]
+            argv += ["--concurrency", "1", "--log-level", "error"]
+            # Its own session: Ctrl-C reaches only penstock, which then stops Envoy.
+            child = subprocess.Popen(
+                argv,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=[file, descriptor, *inherited],
+                env=environment,
+            )
+        envoy = EnvoyProcess(child, path / ADMIN, keys, write)
         try:
-            child.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+            yield envoy
+        finally:
+            envoy.end()
+            try:
+                child.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
 
 
 @contextmanager
@@ -236,9 +227,13 @@ class EnvoyProcess:
     """The running process. A thread writes its output without the keys."""
 
     def __init__(
-        self, child: subprocess.Popen[bytes], keys: Mapping[str, str], write: Callable[[str], None]
+        self,
+        child: subprocess.Popen[bytes],
+        admin: Path,
+        keys: Mapping[str, str],
+        write: Callable[[str], None],
     ) -> None:
-        self._child, self._write = child, write
+        self._child, self._admin, self._write = child, admin, write
         self._keys = tuple(keys.values())
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -269,7 +264,25 @@ class EnvoyProcess:
 
     def end(self) -> None:
         """Without waiting for it; `exit_code` is None until then."""
-        self._child.terminate()
+        self._child.send_signal(signal.SIGINT)  # it has SIGTERM blocked
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether it was sent SIGTERM, so that it must be drained."""
+        return is_terminated(self.pid)
+
+    def drain(self, limit_s: float, settle_s: float = SETTLE_S) -> None:
+        """See `envoy_drain.drain`."""
+        drain(self._admin, self._has_ended, limit_s, settle_s)
+
+    def hand_over_to(self, other: EnvoyProcess, limit_s: float) -> None:
+        """End after the open requests; ``other``, on the same port, gets the new ones."""
+        wait_until_live(other._admin, other._has_ended)
+        self.drain(limit_s)
+        self.end()
+
+    def _has_ended(self) -> bool:
+        return self.exit_code() is not None
 
     def wait_until_listening(self, listen: Address) -> None:
         deadline = time.monotonic() + READY_S

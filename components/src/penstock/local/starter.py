@@ -108,6 +108,7 @@ class Starter:
             self._context.state.log(replica_name(program, index)),
             # Not the current folder: `python -m` would import from it first.
             self._context.state.scratch,
+            holds_sigterm=program.holds_sigterm,
         )
         return Replica(
             program=program,

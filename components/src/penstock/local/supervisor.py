@@ -14,6 +14,9 @@ from penstock.errors import PenstockError
 from penstock.local.deployment import LocalDeployment, Program
 from penstock.local.discovery import discovery_state, open_discovery
 from penstock.local.drain import SETTLE_S, drain, in_stop_order
+from penstock.local.envoy import admin_name
+from penstock.local.envoy_drain import READY_S, short_path
+from penstock.local.envoy_drain import drain as drain_envoy
 from penstock.local.generations import (
     is_complete,
     is_served,
@@ -157,6 +160,9 @@ class Supervisor:
         for replica, verdict in self._health.verdicts(self.replicas):
             if verdict is Verdict.HUNG:
                 self._end_crashed(replica, "stopped responding and was killed")
+            elif verdict is Verdict.TERMINATED:
+                self._say(f"{replica.name} was sent SIGTERM; another one starts, and it drains")
+                self._begin_drain(replica)
             elif verdict is Verdict.UNREACHABLE and not self._waits_for_other_frontend(replica):
                 self._say(f"{replica.name} responds, but requests do not reach it; replacing it")
                 self._begin_drain(replica)
@@ -290,6 +296,8 @@ class Supervisor:
         self._publish_frontends()
         if self.endpoint.envoy is not None and replica.program.role is Role.FRONTEND:
             await asyncio.sleep(1.0)  # Envoy reads the new list
+        if replica.program.holds_sigterm and self.ready:
+            await self._drain_envoy(replica)
         with_generation = self._is_of_an_old_generation(replica)
         if with_generation and replica.program.role is Role.DECODE:
             await until_prefill_has_stopped(replica, self.replicas)
@@ -306,6 +314,28 @@ class Supervisor:
                 f"{replica.name} was killed with {ended.unfinished} unfinished requests after its "
                 f"grace period of {replica.program.grace_s:.0f} s"
             )
+
+    async def _drain_envoy(self, replica: Replica) -> None:
+        """Wait until another Envoy listens, and the open requests of this one have ended."""
+        deadline = self._clock() + READY_S
+        while self.ready and self._clock() < deadline and not self._is_replaced(replica):
+            await asyncio.sleep(POLL_S)
+        with short_path(self._state.scratch) as folder:
+            unfinished = await asyncio.to_thread(
+                drain_envoy,
+                folder / admin_name(replica.probe_port),
+                lambda: replica.child.exit_code() is not None,
+                replica.program.grace_s,
+            )
+        if unfinished:
+            self._say(
+                f"{replica.name} ends with {unfinished} unfinished requests after its grace period "
+                f"of {replica.program.grace_s:.0f} s"
+            )
+
+    def _is_replaced(self, replica: Replica) -> bool:
+        same = [r for r in self.replicas if r.program.name == replica.program.name]
+        return any(r.state is ReplicaState.READY for r in same)
 
     def _is_of_an_old_generation(self, replica: Replica) -> bool:
         return replica.serves and all(p.key != replica.program.key for p in self._programs)
@@ -379,7 +409,9 @@ def _desired_program(
         program=program.name,
         replicas=program.replicas,
         key=program.key,
-        surge=not program.service and not (frontend and frontends_in_place),
+        # The Envoys share a port.
+        surge=program.holds_sigterm
+        or (not program.service and not (frontend and frontends_in_place)),
         group="" if frontend or program.service else "workers",
         after=after if program.role is Role.DECODE else (),
     )

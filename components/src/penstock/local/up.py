@@ -240,7 +240,9 @@ class Up:
             return services, Endpoint(host=host, port=port, frontend=frontend)
         retries = (deployment.gateway if self._gateway else GatewaySection()).retries
         hosts = self._options.overrides.hosts
-        envoy = Envoy(binary, self._state.files / "envoy", host, port, retries, hosts)
+        grace_s = max(p.grace_s for p in deployment.programs if p.role is Role.FRONTEND)
+        folder = self._state.files / "envoy"
+        envoy = Envoy(binary, folder, host, port, retries, hosts, grace_s)
         services = replace(services, programs=(*services.programs, envoy.program()))
         return services, Endpoint(host=host, port=port, frontend=frontend, envoy=envoy)
 
