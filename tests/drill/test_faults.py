@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import get_args
 
 import pytest
 from msgspec.structs import replace as with_fields
 
+from penstock.drill import cluster
 from penstock.drill.faults import GRAPH, Choice, Fault, Schedule, is_settled
 from penstock.drill.inject import KINDS, choose
 from penstock.errors import UsageError
-from penstock.graph.choices import FaultKind
+from penstock.graph.choices import AnyFaultKind, FaultKind
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import EtcdDiscoveryState, LocalState, ReplicaStatus
 from penstock.manifests.deployment import Role
 from tests.local.builders import running
+from tests.support.local_graphs import ROOT
 
 PROGRAMS = {
     "frontend": (Role.FRONTEND, 2),
@@ -59,8 +62,14 @@ def order(seed: int, count: int, choices: tuple[Choice, ...] = EVERY) -> list[tu
     return [(fault.kind, fault.target) for fault in faults]
 
 
-def test_the_graph_names_the_same_kinds() -> None:
+def test_the_graph_and_the_schema_of_the_chart_name_the_same_kinds() -> None:
     assert set(get_args(FaultKind)) == set(KINDS)
+    kinds = {*KINDS, *cluster.KINDS}
+    assert set(get_args(AnyFaultKind)) == kinds
+    schema = json.loads((ROOT / "helm/penstock/values.schema.json").read_text("utf-8"))
+    for field in ("permitted_failures", "recovery_s"):
+        named = schema["$defs"]["Drill"]["properties"][field]["propertyNames"]
+        assert set(named["enum"]) == kinds
 
 
 def test_the_same_seed_gives_the_same_order() -> None:
