@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from pydantic import BaseModel
 
 from penstock.errors import UsageError
 from penstock.graph.explain import MAIN_KEYS
-from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES
+from penstock.graph.foreign import BY_SECTION, NOWHERE, OPTIONS, PLACES, fix_of_key, place_of_key
 from penstock.graph.model import Graph
 from penstock.hardware import GPUS
 from penstock.hardware.gpus import meant_gpu, requested_gpu
@@ -69,6 +72,10 @@ def fix_of(place: str, value: str = "1") -> str:
         ("accelerator_type", "Use `hardware.gpu` instead."),
         ("sla", "Use `slo` instead."),
         ("replica_count", "Use `replicas` of a pool"),
+        # What it stands for is the section that it is in
+        ("frontend.resources.requests", "Move what it contains to `frontend.resources`, and rem"),
+        ("prefill.resources.limits", "Move what it contains to `prefill.resources`, and remove"),
+        ("slo.sla", "Move what it contains to `slo`, and remove it."),
         # Typing errors
         ("decodes", "Did you mean `decode`?"),
         ("decode.replica", "Did you mean `replicas`?"),
@@ -91,6 +98,28 @@ def test_the_places_of_foreign_keys_exist() -> None:
             model = model_at(tuple(section), Graph) if section else Graph
             if model is not None and (component != "planner" or name != "autoscaling"):
                 assert name in model.model_fields, place
+
+
+def test_no_foreign_key_is_sent_to_a_section_that_it_is_in() -> None:
+    """Whoever follows the fix would get the same one again."""
+    for section in sections_of(Graph):
+        steps = tuple(section.split("."))
+        known = model_at(steps, Graph)
+        assert known is not None
+        for key in {*PLACES, *BY_SECTION.get(section, ())} - {*known.model_fields}:
+            path = (*steps, key)
+            place = place_of_key(path)
+            is_inside = place != "" and f"{section}.".startswith(f"{place}.")
+            assert is_inside == fix_of_key(path).startswith("Move what"), path
+    assert fix_of_key(("planner", "hpa")).startswith("Use `autoscaling` of a component")  # no such
+
+
+def sections_of(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        inner = model_at((name,), model)
+        if inner is not None and field.annotation is not None:
+            yield f"{above}{name}"
+            yield from sections_of(inner, f"{above}{name}.")
 
 
 def test_a_foreign_key_is_in_one_table_and_no_key_of_the_graph() -> None:

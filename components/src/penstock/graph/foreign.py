@@ -17,7 +17,7 @@ from penstock.errors import GraphError, Problem, ProblemKind
 from penstock.strict_yaml.document import Document
 from penstock.strict_yaml.events import position_of_event
 from penstock.strict_yaml.loader import DEEPEST_OBJECT, SafeLoader
-from penstock.strict_yaml.places import Path
+from penstock.strict_yaml.places import Path, place_of
 from penstock.text.names import nearest
 
 # Every Kubernetes object has both at its top level; a graph has neither.
@@ -209,7 +209,8 @@ def require_graph_keys(document: Document, known: Iterable[str], source: str) ->
 
 
 POOLS = ("prefill", "decode", "worker")
-COMPONENTS = (*POOLS, "frontend", "planner")
+SCALED = (*POOLS, "frontend")
+COMPONENTS = (*SCALED, "planner")
 
 
 def _table(rows: Mapping[str, str]) -> dict[str, str]:
@@ -367,9 +368,12 @@ def snake_case(key: str) -> str:
 
 
 def place_of_key(path: Path) -> str:
-    """The dotted place in the graph that an unknown key stands for, if it is one; else empty."""
+    """The dotted place in the graph that an unknown key stands for, if it is one; else empty.
+    It may be a section that the key is in."""
     place, top = _template_of(path), str(path[0])
-    owners = POOLS if "{pool}" in place else COMPONENTS
+    owners: tuple[str, ...] = POOLS if "{pool}" in place else COMPONENTS
+    if ".autoscaling" in place:
+        owners = SCALED
     return place.format(pool=top, component=top) if "{" not in place or top in owners else ""
 
 
@@ -377,6 +381,8 @@ def fix_of_key(path: Path) -> str:
     """What to do with an unknown key of the graph; empty if it is not known elsewhere either."""
     top, key = str(path[0]), snake_case(str(path[-1]))
     template, place = _template_of(path), place_of_key(path)
+    if place and f"{place_of(path)}.".startswith(f"{place}."):
+        return f"Move what it contains to `{place}`, and remove it."
     if template:
         owner = "pool" if "{pool}" in template else "component"
         example = template.format(pool="decode", component="decode")
@@ -391,9 +397,8 @@ def fix_of_key(path: Path) -> str:
 
 
 def _template_of(path: Path) -> str:
-    """The place in the tables for an unknown key; empty if there is none, or it is its section."""
+    """The place in the tables for an unknown key; empty if there is none."""
     *above, last = map(str, path)
     section, key = ".".join(above), snake_case(last)
     of_section = BY_SECTION.get("pool" if section in POOLS else section, {})
-    template = of_section.get(key) or PLACES.get(key, "")
-    return "" if template == section else template
+    return of_section.get(key) or PLACES.get(key, "")
