@@ -110,7 +110,7 @@ def test_speculation_counts_only_with_a_stated_acceptance() -> None:
     assert engine(stated)["aic_nextn_accept_rates"] == "0.8,0.6,0.4"
     assert timing(stated)["speculation"]["params"] == {"num_speculative_tokens": 3}
     assert any("a draft model of 1 layer" in what for what in stated.assumed)
-    assert "the CPU time of drafting and verifying tokens" in stated.not_simulated
+    assert "the CPU time of drafting and verifying tokens (worker)" in stated.not_simulated
 
 
 def test_a_step_has_as_many_draft_tokens_as_both_graph_and_rates() -> None:
@@ -215,6 +215,11 @@ MULTI = (
             ("KV offload with LMCacheConnectorV1 (decode)",),
         ),
         ("vllm", "{kv-offloading-size: 8}", ("KV offload (decode)",)),
+        (
+            "vllm",
+            f"{{kv-offloading-size: 8, kv-transfer-config: {MULTI}}}",
+            ("KV offload with LMCacheConnectorV1 (decode)",),
+        ),
         ("sglang", "{enable-hierarchical-cache: true}", ("KV offload (decode)",)),
         ("trtllm", "{kv_cache_config: {host_cache_size: 1000}}", ("KV offload (decode)",)),
     ],
@@ -226,6 +231,12 @@ def test_kv_offload_is_not_simulated(kind: str, config: str, notes: tuple[str, .
     )
     deployment = replayable(graph_source(text, "g.yaml"), Hints())
     assert tuple(n for n in deployment.not_simulated if "offload" in n) == notes
+
+
+def test_what_no_pool_simulates_is_one_note() -> None:
+    deployment = of("gpt-oss-120b-b200-disagg", "engine.config.kv_cache_config.host_cache_size=9")
+    notes = [note for note in deployment.not_simulated if "offload" in note]
+    assert notes == ["KV offload (prefill, decode)"]
 
 
 def test_without_chunked_prefill_a_prompt_has_a_limit() -> None:

@@ -48,9 +48,10 @@ ARGUMENT = {
     Role.WORKER: ("extra_engine_args", "num_workers", "aggregated"),
 }
 # What a replay leaves out, by the keys that turn it on.
+OFFLOAD = "KV offload"
 NOT_SIMULATED = {
     "LoRA adapters": ("lora_config", "enable-lora"),
-    "KV offload": (
+    OFFLOAD: (
         *("kv_cache_config.host_cache_size", "kv_connector_config"),  # TensorRT-LLM
         *("kv-offloading-size", "enable-hierarchical-cache"),  # vLLM, SGLang
     ),
@@ -263,8 +264,16 @@ class _PoolBuilder:
         self._acceptance = acceptance
         self.contexts: list[int] = []
         self.input_limits: list[InputLimit] = []
-        self.not_simulated: list[str] = []
+        self._left_out: dict[str, list[str]] = {}  # what is not simulated → names of the workers
         self.assumed: list[str] = []
+
+    @property
+    def not_simulated(self) -> list[str]:
+        return [f"{what} ({', '.join(names)})" for what, names in self._left_out.items()]
+
+    def _leave_out(self, worker: Worker, *texts: str) -> None:
+        for what in texts:
+            self._left_out.setdefault(what, []).append(worker.name)
 
     def pool(self, worker: Worker, parsed: Parsed | NotParsed) -> PoolReplay:
         effective = ENGINES[worker.engine].effective(worker.component, worker.launch, parsed)
@@ -300,9 +309,7 @@ class _PoolBuilder:
         does not start if the context is longer. SGLang processes it in one longer step, which the
         replay cannot do."""
         if worker.engine is Engine.SGLANG:
-            self.not_simulated.append(
-                f"prefill without chunks: using chunked prefill instead ({worker.name})"
-            )
+            self._leave_out(worker, "prefill without chunks: using chunked prefill instead")
         else:
             self.input_limits.append(InputLimit(pool=worker.name, tokens=tokens))
 
@@ -312,7 +319,7 @@ class _PoolBuilder:
         timing = timing_of(
             self._serving, worker, inputs, ARGUMENT[worker.role][2], self._acceptance
         )
-        self.not_simulated += [*timing.not_simulated, *_not_simulated(worker)]
+        self._leave_out(worker, *timing.not_simulated, *_not_simulated(worker))
         self.assumed += timing.assumed
         engine: dict[str, Any] = {
             "backend": effective.backend,
@@ -344,19 +351,20 @@ class _PoolBuilder:
 
 def _not_simulated(worker: Worker) -> Iterator[str]:
     """What is configured and not replayed."""
+    names = dict.fromkeys(connector.name for connector in connectors_of(worker))
+    offload = [f"KV offload with {name}" for name in names if name not in (*TRANSFERS, *COMPOSED)]
+    yield from offload
     for what, keys in NOT_SIMULATED.items():
-        if any(worker.get(key) not in (None, False, 0) for key in keys):
-            yield f"{what} ({worker.name})"
-    for name in dict.fromkeys(connector.name for connector in connectors_of(worker)):
-        if name not in (*TRANSFERS, *COMPOSED):
-            yield f"KV offload with {name} ({worker.name})"
+        is_set = any(worker.get(key) not in (None, False, 0) for key in keys)
+        if is_set and not (offload and what == OFFLOAD):  # the keys that a connector has, too
+            yield what
     interval = worker.get("stream_interval")
     if isinstance(interval, int) and interval > 1:
-        yield f"stream_interval {interval}: using 1 instead ({worker.name})"
+        yield f"stream_interval {interval}: using 1 instead"
     if worker.cp > 1 or worker.dcp > 1:
-        yield f"context parallelism ({worker.name})"
+        yield "context parallelism"
     if limit := worker.env("DYN_ENGINE_REQUEST_LIMIT"):
-        yield f"request_limit {limit} and queue_limit: no request is refused ({worker.name})"
+        yield f"request_limit {limit} and queue_limit: no request is refused"
 
 
 def require_replayed_mode(deployment: Replayable, source: Source) -> None:

@@ -239,12 +239,12 @@ def _speculation(
     if drafting is None:
         return {}
     if acceptance is None:
-        not_simulated.append(f"speculative decoding, as --acceptance is not set ({worker.name})")
+        not_simulated.append("speculative decoding, as --acceptance is not set")
         return {}
     rates = acceptance.rates[: drafting.tokens]
     if drafting.tokens and len(rates) < drafting.tokens:
         missing = f"using {count_of(len(rates), 'draft token')}, as --acceptance has no more rates"
-        not_simulated.append(f"{drafting.tokens} draft tokens: {missing} ({worker.name})")
+        not_simulated.append(f"{drafting.tokens} draft tokens: {missing}")
     config["nextn"] = len(rates)
     cost = draft_cost(drafting, len(rates)) if acceptance.prices_draft else None
     if cost is not None:
