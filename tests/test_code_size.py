@@ -38,11 +38,11 @@ BUDGETS = {
     "memory": 390,
     "models": 690,
     "output_schemas": 50,
-    "plan": 3525,  # the closest graph without a recommendation, the end of the first answer
+    "plan": 3545,  # the closest graph without a recommendation, a time limit of the preparation
     "reports": 890,
     "serving": 1140,
     "shift": 570,  # releases replaced under load, judged and undone
-    "simulate": 3890,  # frontends, ladders, random routing, intervals, slowly growing queues
+    "simulate": 3895,  # frontends, ladders, random routing, intervals, slowly growing queues
     "strict_yaml": 1470,
     "text": 250,
     "tiny_model": 350,

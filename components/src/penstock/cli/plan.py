@@ -117,8 +117,8 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=duration_ms,
         metavar="60s",
-        help="stop the replays after this time and recommend the best graph so far (default: no "
-        "limit)",
+        help="stop after this time and recommend the best graph so far; the first replay begins "
+        "after about 10 s (default: no limit)",
     )
 
 

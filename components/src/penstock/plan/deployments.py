@@ -30,6 +30,7 @@ from penstock.serving.understand import Hints
 from penstock.simulate.acceptance import Acceptance
 from penstock.simulate.frontend import FrontendTime
 from penstock.simulate.model import Replayable
+from penstock.simulate.replay import late
 from penstock.simulate.replayable import replayable_deployments
 
 FILE = "plan.yaml"
@@ -115,11 +116,17 @@ def _resized(rendered: Replayable, candidate: Candidate) -> Replayable:
 
 
 def step_table(
-    deployments: Deployments, layouts: Sequence[Layout], traffic: Traffic
+    deployments: Deployments,
+    layouts: Sequence[Layout],
+    traffic: Traffic,
+    left_s: Callable[[], float],
 ) -> tuple[Table, dict[Layout, str]]:
-    """Step times of each layout in each role, and why some layouts have none."""
+    """Step times of each layout in each role, and why some layouts have none. SimulationError of
+    the kind LATE when no time is left."""
     probes = {(layout, role): probe for layout in layouts for role, probe in _probes(layout)}
-    rendered = dict(deployments.of(list(probes.values())))
+    rendered = dict(deployments.of(list(probes.values()), lambda: left_s() <= 0))
+    if left_s() <= 0:
+        raise late()
     why = {
         layout: deployments.refused[probe]
         for (layout, _), probe in probes.items()
@@ -131,7 +138,7 @@ def step_table(
         if probe in rendered
     }
     table: dict[tuple[Layout, Role], Steps] = {}
-    answers = steps_of(list(engines.values()), traffic)
+    answers = steps_of(list(engines.values()), traffic, left_s())
     for (layout, role), answer in zip(engines, answers, strict=True):
         if isinstance(answer, str):
             why[layout] = _unmeasured(answer)

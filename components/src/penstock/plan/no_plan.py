@@ -20,6 +20,8 @@ from penstock.simulate.report import rejected, table_of
 from penstock.text.numbers import count_of
 
 PARTIAL_ROWS = 5
+# The step times of all layouts come first: 10 s on two cores, most of it for reading AISimulate.
+SHORTEST = f"Raise {Limit.TIME} to at least 20s: the first replay begins after about 10 s."
 
 
 def no_plan_error(
@@ -35,7 +37,8 @@ def no_plan_error(
         limit = Limit.TIME if result.is_late else Limit.REPLAYS
         message = f"{count_of(result.replays, 'replay')} cannot decide which graph meets"
         message = f"{message} {slo_text(request, attain)}"
-        return SimulationError(message, fix=f"Raise {limit}.")
+        is_too_short = result.is_late and not result.replays
+        return SimulationError(message, fix=SHORTEST if is_too_short else f"Raise {limit}.")
     gpus = f"up to {request.gpus} × {request.gpu.name}"
     parts = [f"no replayed graph with {gpus} met {slo_text(request, attain)}"]
     if result.miss is not None:

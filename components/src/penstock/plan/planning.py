@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from penstock.errors import SimulationError
+from penstock.errors import ProblemKind, SimulationError
 from penstock.plan import sensitivity
 from penstock.plan.deployments import Deployments
 from penstock.plan.evidence import surest_trials
@@ -127,12 +127,12 @@ class NoPlan:
 
     request: PlanRequest
     workload: LoadedWorkload
-    miss: Miss | None  # None: no candidate could be replayed
-    gpus: int | None  # the fewest that are estimated to be enough; None: none are
+    miss: Miss | None = None  # None: no candidate could be replayed
+    gpus: int | None = None  # the fewest that are estimated to be enough; None: none are
     undecided: bool  # whether a limit ended the search before it was complete
     is_late: bool  # whether the time limit ended the search
-    considered: int
-    replays: int
+    considered: int = 0
+    replays: int = 0
 
 
 def plan(
@@ -155,7 +155,13 @@ def plan(
     SimulationError if no layout fits the model, or none was measured.
     """
     say("computing the step times of each layout", 0, 0)
-    space = prepare(request, loaded)
+    deadline = deadline or Deadline()
+    try:
+        space = prepare(request, loaded, lambda: deadline.left_s)
+    except SimulationError as error:
+        if error.problems[0].kind is not ProblemKind.LATE:
+            raise
+        return NoPlan(request=request, workload=loaded, undecided=True, is_late=True)
     if request.objective is Objective.THROUGHPUT and (capacity := space.capacity):
         # Start near the maximum: the few requests of a slow workload would not fill an engine.
         loaded, space = loaded.scaled(capacity), space.scaled(capacity)
@@ -170,7 +176,7 @@ def plan(
         deployments=Deployments(request),
         left=budget,
         say=counted(say, budget, len(space.candidates)),
-        deadline=deadline or Deadline(),
+        deadline=deadline,
         share=SEARCHED,
         measured=[] if measured is None else measured,
         is_costly=cost.is_high,

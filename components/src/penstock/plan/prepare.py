@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from penstock.errors import Problem, SimulationError
 from penstock.manifests.deployment import Role
@@ -91,9 +92,11 @@ class Space:
         return max(durations, default=0.0) / 1000
 
 
-def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
-    """SimulationError if no layout fits the model, or none was measured, and for a trace without an
-    arrival rate."""
+def prepare(
+    request: PlanRequest, loaded: LoadedWorkload, left_s: Callable[[], float] = lambda: inf
+) -> Space:
+    """SimulationError if no layout fits the model, or none was measured, for a trace without an
+    arrival rate, and, of the kind LATE, when no time is left."""
     if loaded.is_at_once:
         message = "all requests arrive at once, so there is no rate to plan for"
         fix = "Use a trace with different arrival times."
@@ -104,7 +107,7 @@ def prepare(request: PlanRequest, loaded: LoadedWorkload) -> Space:
     traffic = traffic_of(requests, loaded.workload.concurrency or None)
     # Wide enough for a disaggregated graph with the widest layout in both pools.
     probes = Deployments(replace(request, gpus=2 * request.gpus))
-    table, excluded = step_table(probes, layouts(request), traffic)
+    table, excluded = step_table(probes, layouts(request), traffic, left_s)
     usable = [layout for layout in layouts(request) if layout not in excluded]
     if not usable:
         raise SimulationError(_none_usable(request, excluded))

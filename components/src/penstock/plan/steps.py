@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from penstock.plan.space import STEPS
 from penstock.plan.traffic import Traffic
 from penstock.simulate.calibration import Factors
 from penstock.simulate.model import PoolReplay
-from penstock.simulate.replay import require_environment
+from penstock.simulate.replay import late, require_environment
 
 CHILD = Path(__file__).parent / "steps_child.py"
 GRID = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)  # decoding requests of one rank
@@ -82,25 +83,32 @@ def _between(times: Sequence[float], running: float) -> float:
     return times[low] + (times[high] - times[low]) * share
 
 
-def steps_of(pools: Sequence[PoolReplay], traffic: Traffic) -> list[Steps | str]:
-    """The table of each pool, in order; a text if there are no measurements for it."""
+def steps_of(
+    pools: Sequence[PoolReplay], traffic: Traffic, limit_s: float = inf
+) -> list[Steps | str]:
+    """The table of each pool, in order; a text if there are no measurements for it. SimulationError
+    of the kind LATE after ``limit_s``."""
     queries = [_Query(pool, traffic) for pool in pools]
     inputs = [{"config": query.config, "steps": query.steps()} for query in queries]
     return [
         answer["error"] if isinstance(answer, dict) else query.read(answer)
-        for query, answer in zip(queries, _times(inputs), strict=True)
+        for query, answer in zip(queries, _times(inputs, limit_s), strict=True)
     ]
 
 
-def _times(inputs: Sequence[Mapping[str, Any]]) -> list[Any]:
-    done = subprocess.run(
-        [str(require_environment()), "-I", str(CHILD)],
-        input=json.dumps(inputs),
-        capture_output=True,
-        text=True,
-        check=False,
-        start_new_session=True,  # Ctrl-C is for this process
-    )
+def _times(inputs: Sequence[Mapping[str, Any]], limit_s: float) -> list[Any]:
+    try:
+        done = subprocess.run(
+            [str(require_environment()), "-I", str(CHILD)],
+            input=json.dumps(inputs),
+            capture_output=True,
+            text=True,
+            check=False,
+            start_new_session=True,  # Ctrl-C is for this process
+            timeout=None if limit_s == inf else limit_s,
+        )
+    except subprocess.TimeoutExpired:
+        raise late() from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise SimulationError(f"reading the step times failed: {last}")
