@@ -101,7 +101,7 @@ def test_the_places_of_foreign_keys_exist() -> None:
 
 
 def test_no_foreign_key_is_sent_to_a_section_that_it_is_in() -> None:
-    """Whoever follows the fix would get the same one again."""
+    """A user who follows the fix would get the same one again."""
     for section in sections_of(Graph):
         steps = tuple(section.split("."))
         known = model_at(steps, Graph)

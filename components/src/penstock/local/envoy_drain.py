@@ -1,7 +1,7 @@
 """Let the open requests of an Envoy end before it ends, while another one gets the new ones.
 
-Envoy itself ends at once at SIGTERM. So each Envoy starts with this signal blocked, and whoever
-started it sees that one is pending, drains the Envoy, and ends it with SIGINT.
+Envoy itself ends at once at SIGTERM. So penstock starts each Envoy with this signal blocked, sees
+that one is pending, drains the Envoy, and ends it with SIGINT.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPEN_REQUESTS = r"^http\.(gateway|openai)\.downstream_rq_active$"
 RESPONSE_S = 10.0
 READY_S = 15.0
 POLL_S = 0.05
-# A client that keeps its connection is told with its next response to open another one.
+# The next response on a connection that a client keeps asks the client to open another one.
 SETTLE_S = 1.0
 
 
