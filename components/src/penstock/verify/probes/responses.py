@@ -252,7 +252,7 @@ MOST_WAITED = PREFILLS / 2
 WITHOUT_CLIENT = "prefills run to the end without a client"
 REMOTE = (
     f"{WITHOUT_CLIENT}, because Dynamo does not tell prefill workers that a client has left "
-    "(github.com/ai-dynamo/dynamo/issues/13691)"
+    "(github.com/ai-dynamo/dynamo/issues/13691, pull/14507)"
 )
 LIMIT = "Limit at the gateway how many requests a client may send"
 CANCEL_S = 5.0
