@@ -20,7 +20,7 @@ from tests.e2e.chats import events_of, post
 from tests.support.local_graphs import Up, left, listening, replaced, scaled, traffic_during
 from tests.support.waiting import wait_for
 
-IN_FLIGHT = re.compile(r"^dynamo_frontend_inflight_requests\{.*\} 4$", re.MULTILINE)
+IN_FLIGHT = re.compile(r"^dynamo_component_inflight_requests\{.*\} (\d+)$", re.MULTILINE)
 
 
 def test_without_envoy_the_first_frontend_is_the_endpoint_and_a_note_says_so(
@@ -65,13 +65,19 @@ def test_sigterm_from_outside_breaks_no_stream(up: Up, quickstart: Path, tmp_pat
     with ThreadPoolExecutor(4) as pool:
         body = {"prompt": "Hi", "max_tokens": 800, "ignore_eos": True, "stream": True}
         streams = [pool.submit(post, graph, "completions", **body) for _ in range(4)]
-        metrics = f"{graph.state()['endpoint'].removesuffix('/v1')}/metrics"
-        wait_for(lambda: IN_FLIGHT.search(httpx.get(metrics).text), "4 streams are open")
+        wait_for(lambda: outputs(graph) == 4, "4 outputs have begun")
         for process in [*left(tmp_path), psutil.Process(graph.pid)]:
             process.terminate()
         for stream in streams:
             assert len(events_of(stream.result())) >= 800
     graph.wait_ended()
+
+
+def outputs(graph: GraphProcess) -> int:
+    """The requests in the decode workers."""
+    rows = [row for row in graph.state()["replicas"] if row["program"] == "decode"]
+    metrics = [httpx.get(f"http://127.0.0.1:{row['system_port']}/metrics").text for row in rows]
+    return sum(int(count) for text in metrics for count in IN_FLIGHT.findall(text))
 
 
 def terminate_envoys(graph: GraphProcess) -> None:
