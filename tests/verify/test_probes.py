@@ -23,7 +23,7 @@ from penstock.verify.expected import Expectations, read_expectations
 from penstock.verify.preflight import require_endpoint
 from penstock.verify.probes import NOT_COVERED, PROBES, responses, run_probes
 from penstock.verify.result import Verdict
-from penstock.verify.target import ProbeTarget
+from penstock.verify.target import ProbeTarget, Process, log_in
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import certificate
 from tests.support.scripted_http import body_of, respond, serving
@@ -193,14 +193,14 @@ def test_parsers(
     assert (str(got), words in text) == (expected_verdict, True), text
 
 
-def _log(folder: Path, *lanes: str) -> Path:
+def _log(folder: Path, *lanes: str) -> Process:
     path = folder / "decode.log"
     text = "".join(
         f"[17952.4] [host:61:0] ucp_worker.c:1991 UCX  INFO    ucp_context_0 {lane}\n"
         for lane in lanes
     )
     path.write_text(text)
-    return path
+    return Process(name="decode.0", log=log_in(path))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_transport(
     target = ProbeTarget(
         url="http://127.0.0.1:9",
         expected=expected(transport=configured),
-        logs=(_log(tmp_path, lanes),),
+        processes=(_log(tmp_path, lanes),),
     )
     result = PROBES["transport"](target)
     assert str(result.verdict) == expected_verdict, result
@@ -234,7 +234,7 @@ def test_the_transport_of_llamacpp_is_shared_memory(tmp_path: Path) -> None:
     target = ProbeTarget(
         url="http://127.0.0.1:9",
         expected=read_expectations(open_source(GRAPHS / "quickstart.yaml", ())),
-        logs=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
+        processes=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
     )
     result = PROBES["transport"](target)
     assert str(result.verdict) == "cannot tell", result
