@@ -88,7 +88,7 @@ class Engines(dict[str, str]):
         self.frontend = names["frontend"][0]
         self.prefill = [Worker(name, "prefill") for name in names["prefill"]]
         self.decode = [Worker(name, "backend") for name in names["decode"]]
-        self.moves_kv = True
+        self.moves_kv, self.decode_computes = True, False
         self.heeds_names = True
         self._turns = itertools.count()
         for worker in self.workers:
@@ -135,7 +135,7 @@ class Engines(dict[str, str]):
         prefill.computed += tokens
         if self.moves_kv:
             decode.moved += -(-tokens // BLOCK) * BLOCK * TOKEN_BYTES
-        else:
+        if self.decode_computes:
             decode.computed += tokens
         ids = {"prefill_worker_id": prefill.worker_id, "decode_worker_id": decode.worker_id}
         answer = {"choices": [{"text": "a"}], "nvext": {"worker_id": ids}}
@@ -189,16 +189,18 @@ def test_kv_moves_between_the_pools_of_a_release(installed: Cluster, engines: En
     assert all(worker.moved > moved for worker in engines.decode)
 
 
+@pytest.mark.parametrize("moves_kv", [False, True])
 def test_a_decode_worker_that_computes_the_prompt_itself_fails(
-    installed: Cluster, engines: Engines
+    installed: Cluster, engines: Engines, moves_kv: bool
 ) -> None:
     """Both pools take part, and every request succeeds (llm-d#1189)."""
-    engines.moves_kv = False
+    engines.moves_kv, engines.decode_computes = moves_kv, True
+    moved = 13 * BLOCK * TOKEN_BYTES if moves_kv else 0
     output = verify(installed, "disaggregation", "kv-transfer", code=NotVerifiedError)
     assert "pass disaggregation" in output
     for worker in engines.decode:
         computed = f"{worker.pod} computed 413 tokens of the prompt itself"
-        assert f" → {worker.pod}: 0 bytes moved for 413 tokens; {computed}" in output
+        assert f" → {worker.pod}: {moved:,} bytes moved for 413 tokens; {computed}" in output
 
 
 @pytest.mark.parametrize("pool", ["prefill", "decode"])
