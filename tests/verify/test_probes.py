@@ -270,7 +270,8 @@ def test_the_rate_of_kv_transfers_of_each_engine(
 
     url = serve(answer)
     worker = Process(name="worker", metrics=metrics_at(f"{url}/worker"))
-    target = ProbeTarget(url=url, expected=expected(), processes=(worker,))
+    follower = Process(name="node-1", role=Role.DECODE)  # of several nodes, only one has metrics
+    target = ProbeTarget(url=url, expected=expected(), processes=(worker, follower))
     got, text = verdict(target, "kv-transfer")
     assert got is Verdict.CANNOT_TELL
     assert text.startswith(

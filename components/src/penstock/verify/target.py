@@ -325,7 +325,7 @@ class ProbeTarget:
     @cached_property
     def workers(self) -> Mapping[int, Process]:
         """The workers of the pools by the ID that they export."""
-        pools = [process for process in self.processes if process.role in WORKERS]
+        pools = [p for p in self.processes if p.role in WORKERS and p.metrics is not None]
         scrapes = self.scrapes(pools)
         return {
             int(sample.labels["worker_id"], 16): process
