@@ -7,6 +7,7 @@ and ends with the kills.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from threading import Event, Semaphore
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from graphs import copy_graph
@@ -109,6 +111,26 @@ def test_verify_passes_on_the_aggregated_graph(aggregated: GraphProcess) -> None
     aggregated.stop()  # two cores: the next graph needs them
 
 
+@pytest.mark.nightly
+def test_a_decode_worker_without_a_connector_computes_the_prompt_itself(
+    tmp_path: Path, model: Path
+) -> None:
+    """Both workers take part, and every request succeeds: only the bytes differ (llm-d#1189)."""
+    graph = copy_graph("cpu-disagg", tmp_path, model)
+    without = "\ndecode:\n  config: {kv-transfer-config: null}\n"
+    graph.write_text(graph.read_text().replace("\ndecode:\n", without))
+    only = ("--only", "disaggregation", "--only", "kv-transfer")
+    with running_graph(graph, tmp_path, "--port", "0", env={}, start_s=START_S) as process:
+        done = process.penstock("verify", str(graph), "--json", *only)
+    verdicts = {p["name"]: (p["verdict"], p["detail"]) for p in json.loads(done.stdout)["probes"]}
+    assert verdicts["disaggregation"][0] == "pass"
+    assert verdicts["kv-transfer"] == (
+        "fail",
+        "prefill.0 → decode.0: 0 bytes moved for 413 tokens; decode.0 computed 413 tokens of the "
+        "prompt itself",
+    )
+
+
 def test_disaggregated_tokens_equal_the_recorded_ones_of_transformers(
     disaggregated: GraphProcess,
 ) -> None:
@@ -135,7 +157,26 @@ def test_disaggregated_tokens_equal_those_of_transformers(
 def test_verify_passes_on_the_disaggregated_graph(disaggregated: GraphProcess) -> None:
     details = verified(disaggregated)
     assert "as the model's shape predicts" in details["kv-transfer"]
+    assert "GB/s) over NIXL (UCX), shared memory, TCP, as the" in details["kv-transfer"]
     assert "tcp/lo" in details["transport"]
+    assert details["workers"] == "pass: 2 workers answered: decode.0, prefill.0"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["decode.0", "prefill.0"])
+def test_an_engine_that_hangs_behind_a_ready_worker_is_named(
+    disaggregated: GraphProcess, name: str
+) -> None:
+    replicas = disaggregated.state()["replicas"]
+    (pid,) = (replica["pid"] for replica in replicas if replica["name"] == name)
+    (engine,) = (c for c in psutil.Process(pid).children() if c.cmdline()[0].startswith("VLLM::"))
+    engine.suspend()
+    try:
+        done = disaggregated.penstock("verify", str(disaggregated.graph), "--only", "workers")
+    finally:
+        engine.resume()
+    assert f"{name} hangs: requests in flight, and nothing sent for " in done.stdout
+    verified(disaggregated, "workers")
 
 
 def test_every_socket_of_vllm_torch_and_ucx_is_on_loopback(disaggregated: GraphProcess) -> None:

@@ -50,7 +50,7 @@ TOOL = {
     },
 }
 # Probes that take long or that another test of this file makes; `make nightly` runs all.
-PROBES = ("disaggregation", "kv-transfer", "prefix-cache", "block-size")
+PROBES = ("workers", "disaggregation", "kv-transfer", "prefix-cache", "block-size")
 
 pytestmark = [pytest.mark.needs("llamacpp"), pytest.mark.timeout(600)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -26,6 +27,7 @@ from penstock.drill.traffic import Traffic
 from penstock.errors import AlreadyUpError
 from penstock.graph.edit import set_replicas
 from penstock.local.discovery import TTL_S
+from penstock.local.events import EventKind, read_events
 from penstock.tokenizer import FOLDER
 from tests.e2e.chats import chat
 from tests.support.local_graphs import (
@@ -36,6 +38,13 @@ from tests.support.local_graphs import (
 )
 
 pytestmark = pytest.mark.destroys_graph
+
+SLOW_PREFILL = """
+model: {id: openai/gpt-oss-20b, context_length: 32768}
+engine: {kind: mocker, config: {engine: {speedup_ratio: 0.03, num_gpu_blocks: 4096}}}
+frontend: {inactivity_timeout_s: 3}
+worker: {replicas: 2}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +125,31 @@ def test_after_all_processes_were_suspended_requests_continue(running: GraphProc
     assert set(pids[1:]) == {int(r["pid"]) for r in running.state()["replicas"]}
 
 
+def test_a_worker_rejects_requests_that_a_stale_address_sends_to_it(running: GraphProcess) -> None:
+    """As after a restart that reuses an address. In dynamo#13088, such requests hung."""
+    folder = Path(running.state()["discovery"]["folder"]) / "v1" / "instances"
+    stale, other = sorted(folder.glob("*%2Fbackend%2Fgenerate%2F*"))
+    before, port = stale.read_text(), re.compile(r"(?<=:)\d+(?=/)")
+    found = port.search(json.loads(other.read_text())["transport"]["tcp"])
+    assert found
+
+    def replace_address(text: str) -> None:
+        draft = stale.with_name(".draft")
+        draft.write_text(text)
+        draft.replace(stale)
+
+    replace_address(port.sub(found[0], before, count=1))
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            questions = [f"Question {number}" for number in range(24)]
+            responses = list(pool.map(partial(chat, running, max_tokens=2), questions))
+    finally:
+        replace_address(before)
+    assert {response.status_code for response in responses} == {200}
+    logs = "".join(path.read_text() for path in folder.parents[3].glob("logs/decode.*.log"))
+    assert "No handler found for endpoint" in logs
+
+
 def test_a_removed_discovery_folder_is_restored(running: GraphProcess) -> None:
     # The only frontend does not see the new folder and restarts; later requests succeed.
     (frontend,) = running.pids("frontend")
@@ -157,6 +191,23 @@ HANGS = """\
 {% endfor %}{% endfor %}{% endfor %}
 {% endif %}{{ message.content }}{% endfor %}
 """
+
+
+def test_a_request_without_a_token_leaves_its_worker_and_then_ends(tmp_path: Path) -> None:
+    """Its prefill takes longer than the limit on both workers; the next request is served."""
+    path = tmp_path / "graph.yaml"
+    path.write_text(SLOW_PREFILL)
+    with GraphProcess(path, tmp_path, ("--port", "0")) as graph:
+        graph.wait_ready()
+        response = chat(graph, "word " * 20_000, max_tokens=2)
+        assert response.status_code == 504
+        assert response.json()["error"]["message"] == "Request deadline exceeded"
+        assert chat(graph, "hello", max_tokens=2).status_code == 200
+        (folder,) = tmp_path.glob("state/*")
+        hangs = [event for event in read_events(folder) if event.kind is EventKind.HANG]
+        assert {event.subject for event in hangs} <= {"worker.0", "worker.1"}
+        assert hangs
+        assert "stage: prefill or decode" in hangs[0].text
 
 
 @pytest.mark.nightly

@@ -27,6 +27,7 @@ COMMON = {
         "migration_limit": 2,
         "tokenizer": "default",
         "overload_status": 503,
+        "inactivity_timeout_s": 300,
         "env": {"A": "f"},
         "args": ["--metrics-prefix", "x"],
     },

@@ -12,6 +12,7 @@ from penstock.live.page.view import view_of
 from penstock.live.scrape import Scrapes
 from penstock.live.snapshot import snapshot
 from penstock.live.text import topology_lines
+from penstock.local.events import Event, EventKind
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
 from tests.live.constructed import (
@@ -190,6 +191,16 @@ def test_a_crashed_worker_is_an_alert_and_not_ready() -> None:
     assert latest.alerts == ("decode.0 has crashed and will be restarted",)
     assert [(c.name, c.ready, c.desired) for c in latest.components] == [("decode", 0, 1)]
     assert worker(latest, "decode.0").responds is None
+
+
+def test_requests_that_hung_are_an_alert_for_a_minute() -> None:
+    hangs = [
+        Event(time_s=time_s, kind=EventKind.HANG, subject="decode.0", text="")
+        for time_s in (30.0, 50.0, 95.0)
+    ]
+    alerts = snapshot(graph(), Scrapes(), hangs, 100.0).alerts
+    text = "decode.0: 2 requests hung in the last minute (stage: KV transfer or decode)"
+    assert [alert for alert in alerts if "hung" in alert] == [text]
 
 
 def test_a_pool_without_replicas_stays() -> None:

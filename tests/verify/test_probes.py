@@ -23,7 +23,7 @@ from penstock.verify.expected import Expectations, read_expectations
 from penstock.verify.preflight import require_endpoint
 from penstock.verify.probes import NOT_COVERED, PROBES, responses, run_probes
 from penstock.verify.result import Verdict
-from penstock.verify.target import ProbeTarget
+from penstock.verify.target import ProbeTarget, Process, log_in, metrics_at
 from tests.support.emulated_cluster.api_server import ApiServer
 from tests.support.emulated_cluster.released import certificate
 from tests.support.scripted_http import body_of, respond, serving
@@ -193,14 +193,14 @@ def test_parsers(
     assert (str(got), words in text) == (expected_verdict, True), text
 
 
-def _log(folder: Path, *lanes: str) -> Path:
+def _log(folder: Path, *lanes: str) -> Process:
     path = folder / "decode.log"
     text = "".join(
         f"[17952.4] [host:61:0] ucp_worker.c:1991 UCX  INFO    ucp_context_0 {lane}\n"
         for lane in lanes
     )
     path.write_text(text)
-    return path
+    return Process(name="decode.0", log=log_in(path))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_transport(
     target = ProbeTarget(
         url="http://127.0.0.1:9",
         expected=expected(transport=configured),
-        logs=(_log(tmp_path, lanes),),
+        processes=(_log(tmp_path, lanes),),
     )
     result = PROBES["transport"](target)
     assert str(result.verdict) == expected_verdict, result
@@ -234,11 +234,50 @@ def test_the_transport_of_llamacpp_is_shared_memory(tmp_path: Path) -> None:
     target = ProbeTarget(
         url="http://127.0.0.1:9",
         expected=read_expectations(open_source(GRAPHS / "quickstart.yaml", ())),
-        logs=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
+        processes=(_log(tmp_path, "intra-node cfg#1 rma_am(tcp/lo)  am(tcp/lo cma/memory)"),),
     )
     result = PROBES["transport"](target)
     assert str(result.verdict) == "cannot tell", result
     assert "in shared memory, not with UCX" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("size", "time"),
+    [
+        ("vllm:nixl_bytes_transferred_sum {0}", "vllm:nixl_xfer_time_seconds_sum {1}"),
+        ("trtllm_kv_transfer_bytes_sum {0}", "trtllm_kv_transfer_latency_seconds_sum {1}"),
+        ("sglang:kv_transfer_total_mb_sum {2}", "sglang:kv_transfer_latency_ms_sum {3}"),
+    ],
+)
+def test_the_rate_of_kv_transfers_of_each_engine(
+    serve: Callable[[Respond], str], size: str, time: str
+) -> None:
+    """Of an endpoint and one worker, whose URLs the user gives."""
+    requests = [0]
+
+    def count() -> dict[str, Any]:
+        requests[0] += 1
+        return {}
+
+    def answer(path: str, body: dict[str, Any]) -> tuple[int, str]:
+        if path == "/health":
+            return 200, '{"status": "healthy", "stage": "ready"}'  # lists no workers
+        if path != "/worker":
+            return _model(count)(path, body)
+        moved, seconds = requests[0] * 2**20, requests[0] / 2**10
+        values = (moved, seconds, moved / 2**20, 1000 * seconds)
+        return 200, "\n".join([size.format(*values), time.format(*values), ""])
+
+    url = serve(answer)
+    worker = Process(name="worker", metrics=metrics_at(f"{url}/worker"))
+    follower = Process(name="node-1", role=Role.DECODE)  # of several nodes, only one has metrics
+    target = ProbeTarget(url=url, expected=expected(), processes=(worker, follower))
+    got, text = verdict(target, "kv-transfer")
+    assert got is Verdict.CANNOT_TELL
+    assert text.startswith(
+        "1,048,576 bytes for 413 tokens in 1.0 ms (1.07 GB/s) over unknown transport, but the "
+        "expected number of bytes is not known"
+    )
 
 
 def test_a_gauge_with_different_values_has_no_value() -> None:

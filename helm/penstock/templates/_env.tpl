@@ -4,6 +4,9 @@
 {{ include "penstock.env" . }}
 DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: {{ include "penstock.number" .Values.drain_timeout_s | quote }} # from drain_timeout_s
 DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: "25" # from drain_timeout_s
+{{- with .Values.frontend.inactivity_timeout_s }}
+DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS: {{ include "penstock.number" . | quote }} # from frontend.inactivity_timeout_s
+{{- end }}
 {{- with include "penstock.overloadStatus" . }}
 DYN_HTTP_OVERLOAD_STATUS_CODE: {{ quote . }} # from frontend.overload_status
 {{- end }}

@@ -47,6 +47,8 @@ class Traffic(dict[str, str]):
         self._requests, self._time_s = {NAME: 1000.0, NEXT: 0.0}, installed.clock.now()
         self.weights: list[tuple[int, int]] = []
         """Of the old and of the new release, as they changed; 0 and 100 are copies."""
+        self.verified: list[tuple[str, ...]] = []
+        """The arguments of `penstock verify`."""
 
     def get(self, name: str, default: object = None) -> str | None:  # type: ignore[override]
         release = next(
@@ -100,8 +102,8 @@ def traffic(
         emulated.api.forwarded[8000] = int(url.rpartition(":")[2])
         served = Traffic(emulated)
         emulated.api.served = served
-        # Its probes need an engine; tests/e2e/test_shift.py has one.
-        monkeypatch.setattr(gateway_shift, "_verify", lambda *words: None)
+        # Its probes need an engine, as those of test_verify.py have.
+        monkeypatch.setattr(gateway_shift, "_verify", lambda *words: served.verified.append(words))
         yield served
 
 
@@ -130,7 +132,10 @@ def test_a_new_release_is_installed_and_gets_the_requests(traffic: Traffic) -> N
     assert code == 0, output
     assert traffic.weights == [(100, 0), (100, 1000), (50, 50), (0, 100)]
     assert f"To end it: penstock uninstall {NAME}.yaml --namespace=default --kube" in output
-    assert load_gateway(traffic._cluster.graph.parent / "gateway.yaml").backends[1].weight == 100
+    folder, kubeconfig = traffic._cluster.graph.parent, traffic._cluster.kubeconfig
+    assert load_gateway(folder / "gateway.yaml").backends[1].weight == 100
+    where = ("--cluster", "--namespace=default", "--kubeconfig", str(kubeconfig))
+    assert traffic.verified == [(str(folder / f"{NEXT}.yaml"), *where)]
 
 
 def test_a_worse_release_loses_the_requests_again(traffic: Traffic) -> None:

@@ -202,6 +202,12 @@ def test_the_status_of_overload_is_set_where_requests_are_rejected(
     assert environment.get("DYN_HTTP_OVERLOAD_STATUS_CODE") == status
 
 
+def test_the_limit_without_a_token_is_set_where_the_graph_has_one(chart: Chart) -> None:
+    for section, limit in (({}, None), ({"inactivity_timeout_s": 120}, "120")):
+        environment = chart.env(graph_values(frontend=section), "frontend")
+        assert environment.get("DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS") == limit
+
+
 TRTLLM = {"kind": "trtllm"}
 
 

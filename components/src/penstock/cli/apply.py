@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         file = GatewayFile.open(args.blue_green, target.name)
         gateway_shift.require_namespace(file, target)
-        words = ["--graph", str(args.graph), *arguments.words_of(args, ["sets"])]
+        options = arguments.words_of(args, ["sets", "release", "kubeconfig", "context"])
+        words = [str(args.graph), "--cluster", f"--namespace={target.namespace}", *options]
         gateway = gateway_shift.on_cluster(args, file, words)
         with gateway.open_frontends(file.old).endpoint():
             pass  # before the installation: the user may connect to frontends

@@ -134,7 +134,7 @@ class RunningGateway:
 def shift(args: argparse.Namespace, file: GatewayFile, running: RunningGateway) -> int:
     """The shift with the options of `add_pace`."""
     from penstock.local.run_envoy import signals_as_interrupt
-    from penstock.shift.frontends import LocalFrontends, prompt_of, require_same_prompts
+    from penstock.shift.frontends import prompt_of, require_same_prompts
     from penstock.shift.run import LIMIT_S, Options, Shift
 
     pace = {
@@ -147,11 +147,8 @@ def shift(args: argparse.Namespace, file: GatewayFile, running: RunningGateway) 
     require_same_prompts(before, after, permits_other=permits_other)
     if file.percent:
         pass  # some probes fail if clients send requests
-    elif isinstance(new, LocalFrontends):
-        _verify(*running.verify)
     elif running.verify:
-        with new.endpoint() as url:
-            _verify(url, *running.verify)
+        _verify(*running.verify)
     options = Options(**pace, limit_s=max(LIMIT_S, 10 * pace["step_s"]))
     with signals_as_interrupt():
         Shift(file, old, new, options, running.gateway, arguments.clock(), print_line).run()

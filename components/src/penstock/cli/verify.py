@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from penstock.cli import arguments, outputs
+from penstock.cli.command_line import add_switch
 from penstock.cli.outputs import add_report, require_report
 from penstock.cli.progress import Progress, add_progress
-from penstock.errors import InputError, NotVerifiedError, Problem
+from penstock.errors import InputError, NotVerifiedError, Problem, UsageError
 from penstock.graph.choices import Probe
 
 if TYPE_CHECKING:
     from penstock.graph.model import Graph
     from penstock.verify.probes import ProbeRun
-    from penstock.verify.target import ProbeTarget
+    from penstock.verify.target import ProbeTarget, Process
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL|GRAPH",
         help="URL of an endpoint, or a graph that `penstock up` runs on this machine",
     )
+    add_switch(
+        parser,
+        "--cluster",
+        "verify the release of GRAPH on a cluster, through a port forwarded to its frontends, with "
+        "the metrics and logs of its pods",
+    )
+    arguments.add_cluster(parser)
     parser.add_argument(
         "--graph",
         type=Path,
@@ -72,8 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from penstock.verify.report import print_results, report_of
 
     require_report(args.report)
-    target = _target(args)
-    try:
+    with _target(args) as target:
         require_endpoint(target)
         progress = Progress(args, "running probes")
         with progress.running():
@@ -82,8 +92,6 @@ def run(args: argparse.Namespace) -> int:
                 probes = list(results)
             else:
                 probes = print_results(results, is_mocked=target.is_mocked)
-    finally:
-        target.close()
     if args.json:
         print(verify_document(probes, is_mocked=target.is_mocked).as_json(indent=1))
     report = report_of(args.target, probes, is_mocked=target.is_mocked)
@@ -102,13 +110,16 @@ def _hiding(progress: Progress, results: Iterator[ProbeRun]) -> Iterator[ProbeRu
         progress(f"running probes, {count} done")
 
 
-def _target(args: argparse.Namespace) -> ProbeTarget:
+@contextmanager
+def _target(args: argparse.Namespace) -> Iterator[ProbeTarget]:
+    """Of a URL, of a graph that runs here, or of a release."""
     from penstock.manifests.source import open_source
     from penstock.verify.expected import read_expectations
-    from penstock.verify.target import ProbeTarget
+    from penstock.verify.target import ProbeTarget, Process, log_in, metrics_at
     from penstock.verify.urls import is_url, require_urls
 
     remote = is_url(args.target)
+    _require_fitting(args, remote=remote)
     require_urls([*([args.target] if remote else []), *args.metrics])
     _require_readable(args)
     graph = args.graph or (None if remote else Path(args.target))
@@ -117,14 +128,36 @@ def _target(args: argparse.Namespace) -> ProbeTarget:
     target = ProbeTarget(
         url=args.target.rstrip("/").removesuffix("/v1"),
         expected=read_expectations(source) if source is not None else None,
-        metrics_urls=tuple(args.metrics),
-        logs=tuple(args.log),
+        processes=(
+            *(Process(name=url, metrics=metrics_at(url)) for url in args.metrics),
+            *(Process(name=str(path), log=log_in(path)) for path in args.log),
+        ),
         model_folder=args.model_dir or (_model_folder(loaded.graph) if loaded else None),
     )
-    if remote or source is None:
-        return target
-    counts = {c.name: c.replicas for c in source.deployment.components}
-    return _running_here(target, Path(args.target), args, counts)
+    with ExitStack() as stack:
+        if args.cluster:
+            target.url, pods = stack.enter_context(_release(args))
+            target.processes += pods
+        elif not remote and source is not None:
+            counts = {c.name: c.replicas for c in source.deployment.components}
+            target = _running_here(target, Path(args.target), args, counts)
+        stack.callback(target.close)
+        yield target
+
+
+def _release(args: argparse.Namespace) -> AbstractContextManager[tuple[str, tuple[Process, ...]]]:
+    from penstock.verify.release import opened_release
+
+    named = argparse.Namespace(**vars(args) | {"graph": Path(args.target)})
+    return opened_release(arguments.target_of(named), partial(print, file=sys.stderr))
+
+
+def _require_fitting(args: argparse.Namespace, *, remote: bool) -> None:
+    """UsageError for options that have no effect."""
+    if not args.cluster:
+        arguments.require_with(args, "--cluster", arguments.CLUSTER)
+    elif remote:
+        raise UsageError("--cluster: name the graph of the release, not a URL")
 
 
 def _model_folder(graph: Graph) -> Path | None:
@@ -164,18 +197,29 @@ def _running_here(
     from dataclasses import replace
 
     from penstock.local.control import settled, status
+    from penstock.local.reconcile import ReplicaState
     from penstock.manifests.deployment import Role
+    from penstock.verify.target import Process, log_in, metrics_at
 
     state = status(path, args.sets if args.graph is None else ()).state
     if args.graph is None:
         state = settled(path, counts)
-    ports = [r.system_port or r.port for r in state.replicas if r.role is not Role.OTHER]
-    frontends = [f"http://127.0.0.1:{port}/metrics" for port in ports]
+    processes = (
+        Process(
+            name=r.name,
+            pool=r.program,
+            role=r.role,
+            metrics=None
+            if r.role is Role.OTHER or r.state is not ReplicaState.READY
+            else metrics_at(f"http://127.0.0.1:{r.system_port or r.port}/metrics"),
+            log=log_in(Path(r.log)),
+        )
+        for r in state.replicas
+    )
     return replace(
         target,
         url=state.endpoint.removesuffix("/v1"),
         has_substitute=state.has_substitute,
         namespace=state.discovery.namespace,
-        metrics_urls=(*frontends, *target.metrics_urls),
-        logs=(*(Path(r.log) for r in state.replicas), *target.logs),
+        processes=(*processes, *target.processes),
     )

@@ -369,3 +369,15 @@ def forwarded(api: Api, release: Release, target: ReleaseTarget) -> PortForward:
     """A port on this machine for the frontends of the release ``target``."""
     frontends = ReadyFrontends(api, target.name)
     return PortForward(api, frontend_port(release), frontends.ready)
+
+
+@contextlib.contextmanager
+def forwarded_url(api: Api, release: Release, target: ReleaseTarget) -> Iterator[str]:
+    """The URL of such a port. ClusterError without a ready frontend, or without the right to
+    forward."""
+    pods = ReadyFrontends(api, target.name).ready()
+    if not pods:
+        raise release_error(target, "has no ready frontend", "Read `penstock status` and its log.")
+    connect(api, pods[0].name, frontend_port(release)).close()
+    with forwarded(api, release, target) as forward:
+        yield f"http://{LOOPBACK}:{forward.port}"

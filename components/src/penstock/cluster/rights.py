@@ -72,6 +72,7 @@ class Verb(StrEnum):
     UNINSTALL = "uninstall"
     DRILL = "drill"
     BENCH = "bench"
+    VERIFY = "verify"
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -125,7 +126,7 @@ ROLES = (
     Role(name="ci", about="Writes releases from a pipeline.", verbs=(*READING, *WRITING)),
     Role(
         name="operator",
-        about="Runs every command, also uninstall, drill and bench.",
+        about="Runs every command, also uninstall, drill, bench and verify.",
         verbs=(*Verb,),
     ),
 )
@@ -261,6 +262,10 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
     Verb.SCALE: _writing,
     Verb.UNINSTALL: _uninstall,
     Verb.BENCH: lambda before, after: _drill((*before, *after), (), forwards=True),
+    Verb.VERIFY: lambda before, after: chain(
+        _drill((*before, *after), (), forwards=True),
+        [_need("get", "", resource) for resource in ("pods/proxy", "pods/log")],
+    ),
     # With every fault but drain, which needs rights on nodes.
     Verb.DRILL: lambda before, after: _drill(
         (*before, *after), ("delete", "evict", "kill"), forwards=True

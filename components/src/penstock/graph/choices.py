@@ -13,6 +13,7 @@ Probe = Literal[
     "models",
     "unknown-model",
     "topology",
+    "workers",
     "disaggregation",
     "kv-transfer",
     "transport",

@@ -192,6 +192,13 @@ class Frontend(Scaled):
         description="Maximum number of times that a request moves to another worker after its "
         "worker has failed. With 0 (Dynamo's default), such a request fails.",
     )
+    inactivity_timeout_s: Positive | None = Field(
+        default=None,
+        description="Time in seconds without a token after which a request moves from its worker "
+        "to another one. If it still has no token after the same time again, it ends with status "
+        "504. Choose more than the longest TTFT: a request has no token while it is queued or in "
+        "prefill. If unset, a request that hangs never ends.",
+    )
     overload_status: Literal[429, 503, 529] | None = Field(
         default=None,
         description="HTTP status of a request that all workers reject because they are "

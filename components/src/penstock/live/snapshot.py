@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from penstock.live.model import (
     WorkerView,
 )
 from penstock.live.scrape import Interval, Scrapes
-from penstock.local.events import Event
+from penstock.local.events import STAGES, Event, EventKind
 from penstock.local.load import GENERATE, IN_FLIGHT, ROUTER_QUEUE, WORKER_QUEUE, WORKER_REQUESTS
 from penstock.local.reconcile import ReplicaState
 from penstock.manifests.deployment import Role
@@ -36,12 +37,7 @@ if TYPE_CHECKING:
 STALL_S = 5.0  # a worker that sends nothing for longer hangs, unless it has long prompts
 FIRST_PREFILL_S = 60.0  # of a prompt, before the speed of the worker is known
 MARGIN, TOKENS = 3.0, 20.0  # factors of the time of the prompts, and of the time of a token
-STAGES = {
-    Role.ENCODE: "encoding",
-    Role.PREFILL: "prefill",
-    Role.DECODE: "KV transfer or decode",
-    Role.WORKER: "prefill or decode",
-}
+HUNG_SHOWN_S = 60.0  # an alert about requests that have hung
 CLIENTS, ROUTER = "clients", "router"
 # As a request passes them.
 ORDER = (Role.FRONTEND, Role.ENCODE, Role.PREFILL, Role.DECODE, Role.WORKER)
@@ -71,7 +67,10 @@ def snapshot(
         workers=workers,
         edges=tuple(_edges(components, workers, replicas, frontends, scrapes)),
         events=tuple(events),
-        alerts=tuple(_alerts(state, workers, components)),
+        alerts=(
+            *_alerts(state, workers, components),
+            *_hung_requests(workers, [e for e in events if e.time_s > time_s - HUNG_SHOWN_S]),
+        ),
     )
 
 
@@ -297,6 +296,16 @@ def _alerts(
         yield f"the last edit was rejected: {state.rejected_edit[0]}"
     if state.gateway is not None and not state.gateway.is_running:
         yield "the gateway is not running"
+
+
+def _hung_requests(workers: Sequence[WorkerView], events: Sequence[Event]) -> Iterable[str]:
+    hangs = Counter(event.subject for event in events if event.kind is EventKind.HANG)
+    for worker in workers:
+        if count := hangs[worker.name]:
+            yield (
+                f"{worker.name}: {count_of(count, 'request')} hung in the last minute (stage: "
+                f"{STAGES[worker.role]})"
+            )
 
 
 def _gauge(metrics: Metrics, gauges: Iterable[str]) -> float | None:

@@ -36,7 +36,7 @@ COLORS = {
     "crashed": "red",
     "no metrics": "red",
 }
-KIND_COLORS = {"crash": "red", "alert": "red", "ready": "green", "drain": "cyan"}
+KIND_COLORS = {"crash": "red", "hang": "red", "alert": "red", "ready": "green", "drain": "cyan"}
 HELP = """\
 s, S   sort by the next or previous column
 r      reverse the order

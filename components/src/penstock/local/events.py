@@ -14,10 +14,18 @@ from enum import StrEnum
 from pathlib import Path
 
 from penstock.files import write_file
+from penstock.local.hung_requests import HungRequests
 from penstock.local.reconcile import ReplicaState
 from penstock.local.state_file import LocalState, ReplicaStatus
+from penstock.manifests.deployment import Role
 
 FILE = "events.jsonl"
+STAGES = {
+    Role.ENCODE: "encoding",
+    Role.PREFILL: "prefill",
+    Role.DECODE: "KV transfer or decode",
+    Role.WORKER: "prefill or decode",
+}
 MOST = 1000  # events in the file; a process that crashes every 30 s writes 240 an hour
 KEPT = 500
 
@@ -31,6 +39,7 @@ class EventKind(StrEnum):
     STOP = "stop"
     CRASH = "crash"
     RESTART = "restart"
+    HANG = "hang"  # of one request; the worker serves others
     ALERT = "alert"
 
 
@@ -54,6 +63,7 @@ class EventLog:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time) -> None:
         self._file, self._clock = folder / FILE, clock
         self._before: LocalState | None = None
+        self._hung = HungRequests()
         self._count = 0
 
     def begin(self) -> None:
@@ -64,7 +74,14 @@ class EventLog:
 
     def observe(self, state: LocalState) -> None:
         """Write what has changed since the last state."""
-        self._write(list(changes(self._before, state, self._clock())))
+        now_s = self._clock()
+        hangs = [
+            Event(time_s=now_s, kind=EventKind.HANG, subject=replica.name, text=hung(replica.role))
+            for worker_id in self._hung.new(state.replicas)
+            for replica in state.replicas
+            if replica.worker_id == worker_id
+        ]
+        self._write([*changes(self._before, state, now_s), *hangs])
         self._before = state
 
     def replaces(self, component: str) -> None:
@@ -96,6 +113,11 @@ def read_events(folder: Path, most: int = KEPT) -> tuple[Event, ...]:
     except (OSError, UnicodeDecodeError):
         return ()
     return tuple(event for line in lines if (event := _event(line)) is not None)
+
+
+def hung(role: Role) -> str:
+    """The text of an event HANG of a worker."""
+    return f"a request hung, and the frontend took it away (stage: {STAGES[role]})"
 
 
 def _event(line: str) -> Event | None:

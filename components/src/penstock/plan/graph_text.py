@@ -19,6 +19,7 @@ CLAIM, TOKEN_SECRET = "model-cache", "hf-token-secret"
 # Of the memory that the weights leave free, as in `dynamo_graphs/`.
 FRACTIONS = {"prefill": 0.8, "decode": 0.85, "worker": 0.85}
 GPT_OSS_REVISION = {"openai/gpt-oss-120b": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a"}
+INACTIVITY_S = 300  # of a request that hangs; longer than a TTFT with queues
 MAX_GRAPH_BATCH = 1024  # larger CUDA graphs take long to capture and are seldom used
 PREFILL_GRAPHS = 30
 TRANSFER = {
@@ -42,7 +43,8 @@ def graph_text(
             "draft_model": draft and draft.model,
             "draft_tokens": draft and draft.tokens,
         },
-        "frontend": f"{{replicas: {frontends}}}  # one serves while another is replaced",
+        "frontend": f"{{replicas: {frontends}, inactivity_timeout_s: {INACTIVITY_S}}}  # one "
+        "serves while another is replaced",
         "router": _router(candidate),
         **{name: _pool(name, pool) for name, pool in _named_pools(candidate)},
         "kv_transfer": TRANSFER if candidate.is_disaggregated else None,

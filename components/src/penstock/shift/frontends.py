@@ -12,7 +12,7 @@ import httpx
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError, UnavailableError
-from penstock.cluster.pods import ReadyFrontends, connect, forwarded
+from penstock.cluster.pods import ReadyFrontends, forwarded_url
 from penstock.cluster.release import require_installed
 from penstock.cluster.status import frontend_port
 from penstock.errors import ClusterError, RolloutError
@@ -91,12 +91,8 @@ class ReleaseFrontends:
     def endpoint(self) -> Iterator[str]:
         """OpenAI base URL, forwarded to a ready frontend. ClusterError without one, or without the
         right to forward."""
-        pods = self._ready.ready()
-        if not pods:
-            raise ClusterError("has no ready frontend", place=str(self._target))
-        connect(self._api, pods[0].name, self._port).close()
-        with forwarded(self._api, self._release, self._target) as forward:
-            yield f"http://{LOOPBACK}:{forward.port}/v1"
+        with forwarded_url(self._api, self._release, self._target) as url:
+            yield f"{url}/v1"
 
 
 @dataclass(frozen=True, kw_only=True)

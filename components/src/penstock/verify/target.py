@@ -8,7 +8,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +17,10 @@ from typing import Any
 
 import httpx
 
-from penstock.manifests.deployment import Engine, Role
-from penstock.metrics import Metrics, Sample, parse
+from penstock.errors import ClusterError
+from penstock.local.load import GENERATE, IN_FLIGHT
+from penstock.manifests.deployment import WORKERS, Engine, Role
+from penstock.metrics import Metrics, parse
 from penstock.verify.expected import Expectations
 
 GET_S = 15.0  # time limit of requests that need no computing
@@ -94,6 +96,31 @@ def _instance(namespace: str, component: str, worker_id: int | str) -> Instance:
     return Instance(namespace=str(namespace), role=role, worker_id=int(worker_id))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A frontend or worker that serves metrics or has a log."""
+
+    name: str
+    """`decode.0`, the name of a pod, or a URL or file of the command line."""
+    pool: str = ""
+    """Component of the graph; "" for a URL or file of the command line."""
+    role: Role = Role.OTHER
+    metrics: Callable[[httpx.Client], str] | None = None
+    """Raises httpx.HTTPError, OSError or ClusterError."""
+    log: Callable[[], str] | None = None
+    """Raises OSError or ClusterError."""
+
+
+def metrics_at(url: str) -> Callable[[httpx.Client], str]:
+    """`Process.metrics` of a URL."""
+    return lambda client: client.get(url, timeout=GET_S).raise_for_status().text
+
+
+def log_in(path: Path) -> Callable[[], str]:
+    """`Process.log` of a file."""
+    return lambda: path.read_text(errors="replace")
+
+
 @dataclass(kw_only=True)
 class ProbeTarget:
     """A deployment to probe. Requests raise NoResponseError when there is no usable response."""
@@ -105,8 +132,7 @@ class ProbeTarget:
     """A mocker runs instead of an engine."""
     namespace: str = ""
     """Prefix of the workers' Dynamo namespaces; empty when it is not known."""
-    metrics_urls: tuple[str, ...] = ()
-    logs: tuple[Path, ...] = ()
+    processes: tuple[Process, ...] = ()
     model_folder: Path | None = None
     timeout_s: float = 120.0
     api_key: str | None = field(default=None, repr=False)
@@ -193,9 +219,18 @@ class ProbeTarget:
             raise NoResponseError(f"{self.url}/v1/models lists no model")
         return self.models[0]
 
-    def complete(self, prompt: list[int] | str, max_tokens: int, **more: Any) -> ApiResponse:
-        """A greedy completion of exactly ``max_tokens``, with token ids, workers and timing."""
-        response = self.post("/v1/completions", self._body(prompt, max_tokens, more))
+    def complete(
+        self, prompt: list[int] | str, max_tokens: int, timeout_s: float | None = None, **more: Any
+    ) -> ApiResponse:
+        """A greedy completion of exactly ``max_tokens``, with token ids, workers and timing.
+
+        ``timeout_s``: seconds without a response (default: those of the target). ``more``: members
+        of the body; `nvext` is added to the target's own.
+        """
+        body = self._body(prompt, max_tokens, more)
+        limit = httpx.Timeout(timeout_s or self.timeout_s, connect=GET_S)
+        url = f"{self.url}/v1/completions"
+        response = self._send(lambda: self._client.post(url, json=body, timeout=limit))
         if response.status != 200:
             raise NoResponseError(f"HTTP {response.status}: {response.text}")
         return response
@@ -209,8 +244,8 @@ class ProbeTarget:
             "max_tokens": max_tokens,
             "temperature": 0,
             "ignore_eos": True,
-            "nvext": EXTRA,
             **more,
+            "nvext": {**EXTRA, **more.get("nvext", {})},
         }
 
     def stream(
@@ -251,7 +286,8 @@ class ProbeTarget:
     # --- the frontend's health ------------------------------------------------------------
 
     def instances(self) -> tuple[Instance, ...]:
-        """The workers that the frontend sees in ``namespace``; other graphs may share discovery.
+        """The workers that the frontend sees in ``namespace``, or else in the namespaces of the
+        pools' processes; other graphs may share discovery.
 
         NotReportedError if this frontend lists none.
         """
@@ -260,6 +296,9 @@ class ProbeTarget:
         is_listed = "instances" in health or "stage" not in health
         instances = self._instances_of_health() if is_listed else self._instances_of_metrics()
         mine = {i for i in instances if i.namespace.startswith(self.namespace)}
+        if not self.namespace:
+            own = {i.namespace for i in mine if i.worker_id in self.workers}
+            mine = {i for i in mine if i.namespace in own or not own}
         return tuple(sorted(mine, key=lambda i: (i.namespace, i.role, i.worker_id)))
 
     def _instances_of_health(self) -> set[Instance]:
@@ -270,7 +309,7 @@ class ProbeTarget:
         }
 
     def _instances_of_metrics(self) -> set[Instance]:
-        samples = list(Metrics(tuple(self._samples(f"{self.url}/metrics"))).find(WORKER_STATE))
+        samples = list(self._scrape(metrics_at(f"{self.url}/metrics")).find(WORKER_STATE))
         if not samples:
             raise NotReportedError("/health of this Dynamo lists no workers, nor do its metrics")
         return {
@@ -283,22 +322,35 @@ class ProbeTarget:
 
     # --- metrics and logs -----------------------------------------------------------------
 
+    @cached_property
+    def workers(self) -> Mapping[int, Process]:
+        """The workers of the pools by the ID that they export."""
+        pools = [p for p in self.processes if p.role in WORKERS and p.metrics is not None]
+        scrapes = self.scrapes(pools)
+        return {
+            int(sample.labels["worker_id"], 16): process
+            for process in pools
+            for sample in scrapes[process.name].find(IN_FLIGHT, **GENERATE)
+            if "worker_id" in sample.labels
+        }
+
+    def scrapes(self, processes: Iterable[Process]) -> dict[str, Metrics]:
+        """The metrics by the name of the process; no samples of one that does not respond."""
+        return {p.name: self._scrape(p.metrics) for p in processes if p.metrics is not None}
+
     def metrics(self) -> Metrics:
-        """The metrics of ``metrics_urls``, plus the endpoint's unless a frontend is among them.
-
-        URLs that do not respond are skipped.
-        """
-        samples = [sample for url in self.metrics_urls for sample in self._samples(url)]
+        """The metrics of all processes, plus the endpoint's unless a frontend is among them."""
+        scrapes = self.scrapes(self.processes).values()
+        samples = tuple(sample for metrics in scrapes for sample in metrics.samples)
         if not any(sample.name.startswith("dynamo_frontend_") for sample in samples):
-            samples += self._samples(f"{self.url}/metrics")
-        return Metrics(tuple(samples))
+            samples += self._scrape(metrics_at(f"{self.url}/metrics")).samples
+        return Metrics(samples)
 
-    def _samples(self, url: str) -> list[Sample]:
+    def _scrape(self, read: Callable[[httpx.Client], str]) -> Metrics:
         try:
-            response = self._client.get(url, timeout=GET_S)
-            return parse(response.text) if response.status_code == 200 else []
-        except (httpx.HTTPError, ValueError):
-            return []
+            return Metrics(tuple(parse(read(self._client))))
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ClusterError, ValueError):
+            return Metrics(())
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 5.0) -> bool:
         """Whether ``condition`` becomes true in ``seconds``; metrics lag behind requests."""
@@ -309,13 +361,13 @@ class ProbeTarget:
             time.sleep(0.1)
         return True
 
-    def log_matches(self, pattern: str) -> list[re.Match[str]]:
-        """Every match in the logs, in order; logs that cannot be read are skipped."""
+    def log_matches(
+        self, pattern: str, processes: Iterable[Process] | None = None
+    ) -> list[re.Match[str]]:
+        """Every match in the logs of these processes (default: all), in order; logs that cannot be
+        read are skipped."""
         matches: list[re.Match[str]] = []
-        for log in self.logs:
-            try:
-                text = log.read_text(errors="replace")
-            except OSError:
-                continue
-            matches += re.finditer(pattern, text)
+        for process in self.processes if processes is None else processes:
+            with suppress(OSError, ClusterError):
+                matches += re.finditer(pattern, process.log() if process.log else "")
         return matches

@@ -68,9 +68,10 @@ class ReleaseReader:
     def __post_init__(self) -> None:
         self._own = OwnObjects(self.api, self.target)
 
-    def first(self) -> None:
+    def first(self) -> Release:
         """Raises ClusterError if the release is not installed."""
         self._release = require_installed(self.target, self.api)
+        return self._release
 
     def read(self, now_s: float) -> ReleaseState | None:
         """The current state; None if the release is not installed any more. ``now_s``: monotonic.

@@ -18,6 +18,7 @@ from penstock.verify.target import NoResponseError, NotReportedError, ProbeTarge
 # Ordered: the failure of an earlier probe often explains that of a later one.
 PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
     "topology": workers.topology,
+    "workers": workers.workers,
     "models": workers.models,
     "unknown-model": workers.unknown_model,
     "disaggregation": workers.disaggregation,
@@ -39,11 +40,12 @@ PROBES: Mapping[str, Callable[[ProbeTarget], ProbeResult]] = {
 # Probe → what it does not cover, also if it passes.
 NOT_COVERED: Mapping[str, str] = {
     "topology": "whether a registered worker computes correctly",
+    "workers": "the text of the responses, and requests under load",
     "models": "the text of the responses, and other endpoints than `/v1/completions`",
     "unknown-model": "other endpoints than completions and chat completions",
     "disaggregation": "requests under load, and short prompts, which a decode worker may compute",
     "kv-transfer": "whether the transferred KV is correct, and requests under load",
-    "transport": "bandwidth, and connections that are opened later",
+    "transport": "connections that are opened later",
     "kv-routing": "choices under load, and of several frontends",
     "kv-events": "events that are lost under load, and evicted blocks",
     "block-size": "engines that do not report it (TensorRT-LLM, SGLang)",

@@ -3,77 +3,180 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from penstock.live.scrape import KV_BYTES
 from penstock.manifests.deployment import Role
+from penstock.metrics import Metrics
 from penstock.models import read_model
 from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
-from penstock.verify.target import ApiResponse, ProbeTarget
+from penstock.verify.target import ApiResponse, NotReportedError, ProbeTarget, Process
 
 # Tokens: several blocks of any size and a part of one, longer than gpt-oss's window.
 TRANSFER_PROMPT = 413
-TRANSFERRED_BYTES = (
-    "vllm:nixl_bytes_transferred_sum",
-    "trtllm_kv_transfer_bytes_sum",
-    "llamacpp_kv_transfer_bytes_total",
-)
-TRANSFER_SECONDS = (
-    "vllm:nixl_xfer_time_seconds_sum",
-    "trtllm_kv_transfer_latency_seconds_sum",
-    "llamacpp_kv_transfer_seconds_total",
-)
+# Of each engine, and SGLang's units. Its prefill workers export them, the others' decode workers.
+TRANSFERRED_BYTES = dict.fromkeys(KV_BYTES, 1.0) | {"sglang:kv_transfer_total_mb_sum": 2.0**20}
+TRANSFER_SECONDS = {
+    "vllm:nixl_xfer_time_seconds_sum": 1.0,
+    "trtllm_kv_transfer_latency_seconds_sum": 1.0,
+    "llamacpp_kv_transfer_seconds_total": 1.0,
+    "sglang:kv_transfer_latency_ms_sum": 1e-3,
+}
 FAILED_TRANSFERS = (
     "vllm:nixl_num_failed_transfers_total",
     "vllm:nixl_num_kv_expired_reqs_total",
     "llamacpp_kv_transfer_failures_total",
+    "sglang:num_transfer_failed_reqs_total",
 )
+PROMPT_TOKENS = ("vllm:prompt_tokens_by_source_total",)
+COMPUTED_BY_DECODE = {"source": "local_compute", "dynamo_component": "backend"}
 # llama.cpp transfers a file, which also has a header and, per token, its id and position.
 FILE_BYTES_PER_TOKEN, FILE_BYTES = 24, 8192
+MOST_WORKERS = 16  # that a probe requests one by one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """What the counters have grown by during a request."""
+
+    workers: tuple[int | None, int | None]
+    """Those that did prefill and decode; None if the response does not name them."""
+    moved: int
+    """Bytes."""
+    seconds: float
+    lost: int
+    """Transfers that failed or expired."""
+    computed: int
+    """Prompt tokens that a decode worker has computed."""
+
+    @property
+    def has_failed(self) -> bool:
+        return self.moved <= 0 or self.lost > 0 or self.computed >= TRANSFER_PROMPT
 
 
 def kv_transfer(target: ProbeTarget) -> ProbeResult:
-    """KV bytes move from prefill to decode, as many as the model's shape predicts."""
+    """KV bytes move to each decode worker, as many as the model's shape predicts."""
     if target.expected is not None and not target.expected.disaggregated:
         return cannot_tell("the graph has one pool: no KV is transferred")
-    before = target.metrics()
-    if before.total(TRANSFERRED_BYTES) is None:
+    if _scaled(_of_processes(target), TRANSFERRED_BYTES) is None:
         return cannot_tell(
             "no worker exports the bytes transferred",
             "Give the workers' metrics (--metrics); a mocker transfers no KV and exports none.",
         )
-    target.complete(target.prompt(TRANSFER_PROMPT), 4)
-    start = before.total(TRANSFERRED_BYTES) or 0.0
-    target.wait_for(lambda: (target.metrics().total(TRANSFERRED_BYTES) or 0.0) > start)
-    after = target.metrics()
-    moved = int((after.total(TRANSFERRED_BYTES) or 0.0) - start)
-    lost = (after.total(FAILED_TRANSFERS) or 0.0) - (before.total(FAILED_TRANSFERS) or 0.0)
-    if moved <= 0 or lost:
+    transfers = [_transfer(target, worker) for worker in _decode_workers(target)]
+    if failures := [_failure(target, transfer) for transfer in transfers if transfer.has_failed]:
         return failed(
-            f"{moved} bytes moved for {TRANSFER_PROMPT} tokens, {lost:.0f} transfers failed or "
-            "expired",
-            "The decode worker computed the prompt itself, or NIXL failed: read its log.",
+            "; ".join(failures),
+            "Compare the KV transfer settings of the pools, and read the decode worker's log.",
         )
-    seconds = (after.total(TRANSFER_SECONDS) or 0.0) - (before.total(TRANSFER_SECONDS) or 0.0)
-    transfer = f"{moved:,} bytes for {TRANSFER_PROMPT} tokens in {1000 * seconds:.1f} ms"
+    seen = "; ".join(_pairs(target, transfers))
     predicted = _predicted(target)
     if predicted is None:
         return cannot_tell(
-            f"{transfer}, but the expected number is not known",
+            f"{seen}, but the expected number of bytes is not known",
             "Give the model's folder (--model-dir), and a graph that sets the block size.",
         )
-    if moved < predicted:
+    each = f" for {TRANSFER_PROMPT} tokens" if len(transfers) > 1 else ""
+    if min(transfer.moved for transfer in transfers) < predicted:
         return failed(
-            f"{transfer}; the model's shape predicts {predicted:,}",
+            f"{seen}; the model's shape predicts {predicted:,}{each}",
             "Blocks were not transferred, or the KV cache has another data type than in the graph.",
         )
-    most = predicted + _other_bytes(target)
-    if moved > most:
+    most = max(transfer.moved for transfer in transfers)
+    if most > predicted + _other_bytes(target):
         return cannot_tell(
-            f"{transfer}; the model's shape predicts {predicted:,}",
+            f"{seen}; the model's shape predicts {predicted:,}{each}",
             "Stop other traffic, which also transfers KV. Otherwise the KV cache has a larger data "
             "type than in the graph.",
         )
-    more = f", {moved - predicted:,} of them for the ids of the tokens" if moved > predicted else ""
-    return passed(f"{transfer}, as the model's shape predicts{more}")
+    more = f", {most - predicted:,} of them for the ids of the tokens" if most > predicted else ""
+    return passed(f"{seen}, as the model's shape predicts{more}")
+
+
+def _of_processes(target: ProbeTarget) -> Metrics:
+    scrapes = target.scrapes(p for p in target.processes if p.role is not Role.FRONTEND)
+    return Metrics(tuple(sample for metrics in scrapes.values() for sample in metrics.samples))
+
+
+def _scaled(metrics: Metrics, units: Mapping[str, float]) -> float | None:
+    totals = ((metrics.total([name]), unit) for name, unit in units.items())
+    known = [total * unit for total, unit in totals if total is not None]
+    return sum(known) if known else None
+
+
+def _decode_workers(target: ProbeTarget) -> list[int | None]:
+    """The first MOST_WORKERS; None stands for any, if the frontend lists none."""
+    try:
+        workers = [i.worker_id for i in target.instances() if i.role is Role.DECODE]
+    except NotReportedError:
+        workers = []
+    return [*workers[:MOST_WORKERS]] or [None]
+
+
+def _transfer(target: ProbeTarget, worker: int | None) -> Transfer:
+    """Of a request that names its decode worker, unless it is None."""
+    before = _of_processes(target)
+    start = _scaled(before, TRANSFERRED_BYTES) or 0.0
+    pin = {} if worker is None else {"decode_worker_id": worker}
+    workers = target.complete(target.prompt(TRANSFER_PROMPT), 4, nvext=pin).workers
+    after = [before]
+
+    def has_grown() -> bool:
+        after[0] = _of_processes(target)
+        return (_scaled(after[0], TRANSFERRED_BYTES) or 0.0) > start
+
+    target.wait_for(has_grown)
+
+    def grown(names: Iterable[str], **labels: str) -> int:
+        now, then = (metrics.total(names, **labels) or 0.0 for metrics in (after[0], before))
+        return round(now - then)
+
+    seconds = (_scaled(metrics, TRANSFER_SECONDS) or 0.0 for metrics in (after[0], before))
+    return Transfer(
+        workers=(workers.get("prefill_worker_id"), workers.get("decode_worker_id", worker)),
+        moved=round((_scaled(after[0], TRANSFERRED_BYTES) or 0.0) - start),
+        seconds=next(seconds) - next(seconds),
+        lost=grown(FAILED_TRANSFERS),
+        computed=grown(PROMPT_TOKENS, **COMPUTED_BY_DECODE),
+    )
+
+
+def _failure(target: ProbeTarget, transfer: Transfer) -> str:
+    prefill, decode = (_process(target, worker) for worker in transfer.workers)
+    text = f"{transfer.moved:,} bytes moved for {TRANSFER_PROMPT} tokens"
+    if prefill and decode:
+        text = f"{prefill.name} → {decode.name}: {text}"
+    if transfer.lost:
+        text += f", {transfer.lost} transfers failed or expired"
+    if transfer.computed:
+        text += f"; {decode.name if decode else 'the decode worker'} computed {transfer.computed} "
+        text += "tokens of the prompt itself"
+    return text
+
+
+def _process(target: ProbeTarget, worker: int | None) -> Process | None:
+    return target.workers.get(worker) if worker is not None else None
+
+
+def _pairs(target: ProbeTarget, transfers: Iterable[Transfer]) -> Iterator[str]:
+    """For each pair of pools: bytes, rate and transport."""
+    pairs: dict[tuple[str, ...], list[Transfer]] = {}
+    for transfer in transfers:
+        processes = [_process(target, worker) for worker in transfer.workers]
+        pools = tuple(process.pool if process else "" for process in processes)
+        pairs.setdefault(pools, []).append(transfer)
+    for pools, of_pair in pairs.items():
+        moved, seconds = sum(t.moved for t in of_pair), sum(t.seconds for t in of_pair)
+        count = f"{len(of_pair)} × " if len(of_pair) > 1 else ""
+        name = f"{' → '.join(pools)}: " if all(pools) else ""
+        rate = f" ({moved / seconds / 1e9:.2f} GB/s)" if seconds > 0 else ""
+        ids = {worker for transfer in of_pair for worker in transfer.workers}
+        involved = [process for worker, process in target.workers.items() if worker in ids]
+        yield (
+            f"{name}{moved:,} bytes for {count}{TRANSFER_PROMPT} tokens in {1000 * seconds:.1f} ms"
+            f"{rate} over {_path(target, involved)}"
+        )
 
 
 def _predicted(target: ProbeTarget) -> int | None:
@@ -96,6 +199,7 @@ def _other_bytes(target: ProbeTarget) -> int:
 # "UCX  INFO    ucp_context_0 inter-node cfg#2 rma(rc_mlx5/mlx5_0:1)  am(rc_mlx5/mlx5_0:1)"
 UCX_LINE = r"UCX\s+INFO\s+\S+ (?:intra|inter)-node cfg#\d+ (?P<lanes>.+)"
 UCX_LANE = re.compile(r"(?P<use>rma|rma_am|am)\((?P<transports>[^)]*)\)")
+NIXL_LINE = r"NIXL\s+INFO\s+\S+ Backend (?P<name>\w+) was instantiated"
 TRANSPORTS = {
     "RDMA": ("rc", "dc", "ud", "ib", "srd"),
     "NVLink or CUDA IPC": ("cuda_ipc",),
@@ -111,19 +215,15 @@ def transport(target: ProbeTarget) -> ProbeResult:
         return cannot_tell("the graph has one pool: no KV is transferred")
     if expected is not None and not expected.uses_ucx:
         return cannot_tell("llama.cpp's workers transfer KV in shared memory, not with UCX")
-    connections = target.log_matches(UCX_LINE)
-    if not connections:
+    names, kinds = _ucx_transports(target)
+    if not names:
         return cannot_tell(
             "no log has UCX's lines about its connections",
             "Give the workers' logs (--log), with UCX_LOG_LEVEL=info in engine.env.",
         )
-    names = sorted({name for match in connections for name in _transports(match["lanes"])})
-    kinds = [
-        kind for kind, begins in TRANSPORTS.items() if any(n.startswith(begins) for n in names)
-    ]
     used = f"{', '.join(kinds)}: {', '.join(names)}"
     if not kinds:
-        return cannot_tell(f"UCX names no known transport: {connections[-1]['lanes']}")
+        return cannot_tell(f"UCX names no known transport: {', '.join(names)}")
     allowed = expected.transport if expected is not None else "auto"
     if allowed == "rdma" and ("TCP" in kinds or not {"RDMA", "NVLink or CUDA IPC"} & set(kinds)):
         return failed(
@@ -135,9 +235,26 @@ def transport(target: ProbeTarget) -> ProbeResult:
     return passed(f"{used} (the graph sets {allowed})")
 
 
-def _transports(lanes: str) -> list[str]:
-    """The transports that carry data; `amo` and `ka` lanes carry atomics and keep-alive only."""
-    return [t for lane in UCX_LANE.finditer(lanes) for t in lane["transports"].split()]
+def _ucx_transports(
+    target: ProbeTarget, processes: Iterable[Process] | None = None
+) -> tuple[list[str], list[str]]:
+    """UCX's names of the transports that carry data, and their kinds, from the logs of these
+    processes (default: all). `amo` and `ka` lanes carry atomics and keep-alive only."""
+    lanes = (m["lanes"] for m in target.log_matches(UCX_LINE, processes))
+    lists = (lane["transports"] for text in lanes for lane in UCX_LANE.finditer(text))
+    names = sorted({name for listed in lists for name in listed.split()})
+    begins = TRANSPORTS.items()
+    return names, [kind for kind, prefixes in begins if any(n.startswith(prefixes) for n in names)]
+
+
+def _path(target: ProbeTarget, processes: Sequence[Process]) -> str:
+    """How KV moves between the processes (none: all), as far as their logs state it."""
+    if target.expected is not None and not target.expected.uses_ucx:
+        return "shared memory"
+    backends = {m["name"] for m in target.log_matches(NIXL_LINE, processes or None)}
+    nixl = f"NIXL ({', '.join(sorted(backends))}), " if backends else ""
+    _, kinds = _ucx_transports(target, processes or None)
+    return nixl + (", ".join(kinds) or "unknown transport")
 
 
 ROUTED_PROMPT = 300  # tokens
@@ -255,7 +372,6 @@ def block_size(target: ProbeTarget) -> ProbeResult:
 
 BLOCKS = 14
 PARTIAL_BLOCK = 5  # tokens beyond full blocks, so that engines agree on the number of full ones
-MOST_WORKERS = 16  # with more, the probe may not find a cache that is used twice
 
 
 def prefix_cache(target: ProbeTarget) -> ProbeResult:

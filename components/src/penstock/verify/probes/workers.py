@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
-from penstock.manifests.deployment import Role
+from penstock.live.scrape import SENT, Scrape, Scrapes
+from penstock.local.load import GENERATE
+from penstock.manifests.deployment import WORKERS, Role
+from penstock.text.numbers import count_of
 from penstock.verify.result import ProbeResult, cannot_tell, failed, passed
-from penstock.verify.target import ProbeTarget
+from penstock.verify.target import NoResponseError, ProbeTarget
 
 
 def topology(target: ProbeTarget) -> ProbeResult:
@@ -40,6 +46,137 @@ def topology(target: ProbeTarget) -> ProbeResult:
     empty = target.expected.empty_pools
     declared = f"; the graph declares 0 replicas of {', '.join(empty)}" if empty else ""
     return passed(f"{observed}, generation {', '.join(namespaces)}{declared}")
+
+
+ANSWER_S = 20.0  # for 2 tokens of output, also of a worker with long prompts of others
+POLL_S = 1.0
+ROUNDS = 3
+AT_ONCE = 32  # requests
+PINS = {Role.PREFILL: "prefill_worker_id", Role.DECODE: "decode_worker_id"}
+
+
+def workers(target: ProbeTarget) -> ProbeResult:
+    """Each worker answers a request that names it, also one whose pod is ready."""
+    check = AnswerCheck(target)
+    if not check.roles:
+        return failed("the frontend lists no workers", "Read the workers' logs.")
+    for _ in range(ROUNDS):
+        check.ask()
+    problems = [*check.hung.values(), *_unusable(target, check.roles)]
+    for worker in check.unknown:
+        name = _name(target, worker)
+        if worker in check.errors:
+            problems.append(f"no response by {name}: {check.errors[worker]}")
+        elif problems:
+            problems.append(f"{name} is not tested, as its requests need one that hangs")
+    if not problems and not check.answered:
+        return cannot_tell("no response names a worker", "Use a frontend's port, without a proxy.")
+    if not problems and check.unknown:
+        names = ", ".join(_name(target, worker) for worker in check.unknown)
+        return cannot_tell(f"the frontend sends no request to {names}", "Repeat the probe.")
+    if problems:
+        return failed("; ".join(problems), "Read the log of this worker, and restart it.")
+    names = ", ".join(sorted(_name(target, worker) for worker in check.answered))
+    return passed(f"{count_of(len(check.roles), 'worker')} answered: {names}")
+
+
+def _name(target: ProbeTarget, worker: int) -> str:
+    process = target.workers.get(worker)
+    return process.name if process else f"worker {worker:x}"
+
+
+def _unusable(target: ProbeTarget, listed: Collection[int]) -> Iterator[str]:
+    for worker, process in target.workers.items():
+        if worker not in listed:
+            yield f"{process.name} is ready, but the frontend does not list it"
+    exporting = {process.name for process in target.workers.values()}
+    for process in target.processes if exporting else ():
+        if process.role in WORKERS and process.metrics and process.name not in exporting:
+            yield f"{process.name} is ready, but returns no metrics"
+
+
+class AnswerCheck:
+    """Sends requests to workers that have not answered yet, and follows the metrics meanwhile.
+
+    A request names a prefill and a decode worker. If the frontend ignores the names, the response
+    still states which workers served it.
+    """
+
+    def __init__(self, target: ProbeTarget) -> None:
+        self._target, self._scrapes = target, Scrapes()
+        self.roles = {i.worker_id: i.role for i in target.instances()}
+        self.answered: set[int] = set()
+        self.hung: dict[int, str] = {}
+        """By worker: what its metrics show."""
+        self.errors: dict[int, str] = {}
+        """By worker: why the last request that named it has no response."""
+        self._follow()
+        self._sent = {worker: self._sent_by(worker) for worker in self.roles}
+
+    @property
+    def unknown(self) -> list[int]:
+        return [w for w in self.roles if w not in self.answered and w not in self.hung]
+
+    def ask(self) -> None:
+        """Request each unknown worker once, for at most ANSWER_S."""
+        pairs, self.errors = list(self._pairs()), {}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            requests = [pool.submit(self._served_by, pair) for pair in pairs]
+            while wait(requests, POLL_S).not_done:
+                self._follow()
+        for pair, request in zip(pairs, requests, strict=True):
+            served = request.result()
+            if not isinstance(served, str):
+                self.answered |= served
+                continue
+            stalls = {worker: text for worker in pair if (text := self._stall(worker))}
+            self.hung |= stalls
+            for worker in pair:
+                if worker not in stalls and self._sent_by(worker) > self._sent[worker]:
+                    self.answered.add(worker)  # the other one of the pair has not
+                elif not stalls:
+                    self.errors[worker] = served
+
+    def _pairs(self) -> Iterator[tuple[int, ...]]:
+        """Each unknown worker with one of the other role that does not hang, if there are both
+        roles: one that has answered, if possible."""
+        for number, worker in enumerate(self.unknown):
+            others = [w for w in self.roles if self.roles[w] is not self.roles[worker]]
+            usable = [w for w in others if w not in self.hung]
+            partners = [w for w in usable if w in self.answered] or usable
+            if partners:
+                yield worker, partners[number % len(partners)]
+            elif not others:
+                yield (worker,)
+
+    def _served_by(self, pair: Iterable[int]) -> set[int] | str:
+        """The workers that the response names, or why there is no response."""
+        target = self._target
+        pins = {PINS[self.roles[worker]]: worker for worker in pair}
+        try:
+            served = target.complete(target.prompt(8), 2, ANSWER_S, nvext=pins).workers
+        except NoResponseError as error:
+            return str(error)
+        return {int(served[name]) for name in PINS.values() if served.get(name) is not None}
+
+    def _follow(self) -> None:
+        read = self._target.scrapes(self._target.workers.values())
+        at_s = time.monotonic()
+        scrapes = {n: Scrape(at_s=at_s, metrics=m) if m.samples else None for n, m in read.items()}
+        self._scrapes.add(scrapes, scrapes)
+
+    def _sent_by(self, worker: int) -> float:
+        """Bytes of its responses, as far as they are known."""
+        process = self._target.workers.get(worker)
+        interval = self._scrapes.interval(process.name) if process else None
+        return (interval.now.metrics.total([SENT], **GENERATE) or 0.0) if interval else 0.0
+
+    def _stall(self, worker: int) -> str:
+        process = self._target.workers.get(worker)
+        seconds = self._scrapes.stalled_s(process.name) if process else 0.0
+        if process is None or seconds < ANSWER_S / 2:
+            return ""
+        return f"{process.name} hangs: requests in flight, and nothing sent for {seconds:.0f} s"
 
 
 def models(target: ProbeTarget) -> ProbeResult:
