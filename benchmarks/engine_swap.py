@@ -1,10 +1,11 @@
-"""Replaces an engine by another one with the same model under load, with copies first and without.
+"""Replaces an engine by another one with the same model under load, and a model by another one.
 
     python benchmarks/engine_swap.py [--short | --table] [CASE…]
 
-SmolLM2-135M-Instruct on llama.cpp and on vLLM on the CPU. The requests share six prefixes of about
-600 tokens. Writes results/engine_swap.json: the 90th percentile of the clients' TTFT in the first
-minute after all requests went to the new engine, and in the minute after that.
+SmolLM2-135M-Instruct on llama.cpp and on vLLM on the CPU; gpt-oss on mockers. With copies of the
+requests first, and without. The requests share six prefixes of about 600 tokens. Writes
+results/engine_swap.json: the 90th percentile of the clients' TTFT in the first minute after all
+requests went to the new release, and in the minute after that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import random
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +42,21 @@ WORDS = [
     "forest",
     "table",
 ]
-ENGINES = {
-    "llama.cpp": "{kind: llamacpp, config: {n_parallel: 4}}",
-    "vLLM": "{kind: vllm, device: cpu, config: {dtype: float32, block-size: 32, max-num-seqs: 8, "
-    "enforce-eager: true, kv-cache-memory-bytes: 805306368}}",
+SMOLLM2 = f"model: {{id: {MODEL}, context_length: 2048}}\nworker: {{replicas: 1}}\n"
+GPT_OSS = "worker: {replicas: 2}\nmodel: {served_name: openai/gpt-oss-20b, context_length: 2048, "
+RELEASES = {
+    "llama.cpp": SMOLLM2 + "engine: {kind: llamacpp, config: {n_parallel: 4}}\n",
+    "vLLM": SMOLLM2
+    + "engine: {kind: vllm, device: cpu, image: vllm-cpu:1.6.1, config: {dtype: float32, "
+    "block-size: 32, max-num-seqs: 8, enforce-eager: true, kv-cache-memory-bytes: 805306368}}\n",
+    "20b": GPT_OSS + "id: openai/gpt-oss-20b}\nengine: {kind: mocker}\n",
+    "120b": GPT_OSS + "id: openai/gpt-oss-120b}\n"
+    "engine: {kind: mocker, config: {engine: {speedup_ratio: 0.5}}}\n",
 }
-GRAPH = "model: {{id: {model}, context_length: 2048}}\nengine: {engine}\nworker: {{replicas: 1}}\n"
 MINUTE_S = 60.0
 CASES = {
     f"{old} to {new}, {copies}": (old, new, percent)
-    for old, new in (("llama.cpp", "vLLM"), ("vLLM", "llama.cpp"))
+    for old, new in (("llama.cpp", "vLLM"), ("vLLM", "llama.cpp"), ("20b", "120b"))
     for copies, percent in (("copies first", 100), ("no copies", 0))
 }
 
@@ -59,25 +66,25 @@ def prefix(number: int) -> str:
     return " ".join(words)
 
 
-def request() -> dict[str, Any]:
+def request(model: str) -> dict[str, Any]:
     system = {"role": "system", "content": prefix(random.randrange(PREFIXES))}
     user = {"role": "user", "content": f"Which word is at place {random.randrange(10_000)}?"}
-    return {"model": MODEL, "max_tokens": TOKENS, "stream": True, "messages": [system, user]}
+    return {"model": model, "max_tokens": TOKENS, "stream": True, "messages": [system, user]}
 
 
 def measure(case: str, minute_s: float) -> dict[str, Any]:
     old, new, percent = CASES[case]
     with tempfile.TemporaryDirectory(prefix="swap-") as folder:
-        texts = {
-            name: GRAPH.format(model=MODEL, engine=ENGINES[engine])
-            for name, engine in (("old", old), ("new", new))
-        }
+        texts = {"old": RELEASES[old], "new": RELEASES[new]}
+        model = MODEL if MODEL in texts["old"] else "openai/gpt-oss-20b"
         with behind_gateway(Path(folder), texts) as releases:
-            return swap(releases, percent, minute_s)
+            return swap(releases, partial(request, model), percent, minute_s)
 
 
-def swap(releases: Releases, percent: int, minute_s: float) -> dict[str, Any]:
-    load = Load(releases.gateway.url, request, PER_S)
+def swap(
+    releases: Releases, body: Callable[[], dict[str, Any]], percent: int, minute_s: float
+) -> dict[str, Any]:
+    load = Load(releases.gateway.url, body, PER_S)
     moved: list[float] = []
 
     def watch() -> None:
