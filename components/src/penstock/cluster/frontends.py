@@ -83,10 +83,15 @@ def read_admission(
     quick = copy.copy(api)
     quick.timeout_s = TIMEOUT_S
     port = frontend_port(release)
-    expected = {name: _generations(name, pool, listed) for name, pool in pools.items()}
+    ready = {name: [p for p in listed if component_of(p) == name and is_ready(p)] for name in pools}
+    expected = {name: _generations(ready[name], pool.nodes) for name, pool in pools.items()}
     workers: dict[str, int] = {}
-    # The pods were listed before the counts of the pools were read.
-    missing = [f"{name} has lost a ready pod" for name, pool in pools.items() if not expected[name]]
+    # The pods may have been listed before those with which the pool is complete were ready.
+    missing = [
+        f"only {len(ready[name])} of {pool.replicas} workers of {name} are ready"
+        for name, pool in pools.items()
+        if len(ready[name]) < pool.replicas
+    ]
     unreached: list[str] = []
     for frontend in ready_frontends(listed):
         try:
@@ -112,12 +117,11 @@ def _kept(pods: Iterable[Object]) -> Iterator[Object]:
     return (pod for pod in pods if not pod["metadata"].get("deletionTimestamp"))
 
 
-def _generations(name: str, pool: Workload, pods: Iterable[Object]) -> Counter[str]:
-    """The ready replicas of the pool by the Dynamo namespace of their generation; only one pod of a
-    replica on several nodes registers itself."""
-    ready = (pod for pod in pods if component_of(pod) == name and is_ready(pod))
-    counts = Counter(namespace_of(pod) for pod in ready)
-    return Counter({key: max(1, count // pool.nodes) for key, count in counts.items()})
+def _generations(workers: Iterable[Object], nodes: int) -> Counter[str]:
+    """The replicas by the Dynamo namespace of their generation. Only one pod of a replica on
+    several nodes registers itself."""
+    counts = Counter(map(namespace_of, workers))
+    return Counter({namespace: max(1, count // nodes) for namespace, count in counts.items()})
 
 
 def _states(api: Api, frontend: str, port: int) -> Mapping[str, Any] | None:
