@@ -63,7 +63,7 @@ def test_a_release_that_does_not_exist(released: Cluster, workload: tuple[str, .
 
 
 @pytest.mark.program
-def test_a_pipeline_may_not_forward_ports(
+def test_a_viewer_may_not_forward_ports(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -71,8 +71,8 @@ def test_a_pipeline_may_not_forward_ports(
 ) -> None:
     with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as secured:
         secured.install()
-        ci = as_role(secured, "default", "ci", role_file("ci")["rules"])
-        code, output = ci.run("bench", "--cluster", *workload)
+        viewer = as_role(secured, "default", "viewer", role_file("viewer")["rules"])
+        code, output = viewer.run("bench", "--cluster", *workload)
     assert code == ClusterError.exit_code
     assert "pods/portforward (create, get)" in output
 

@@ -148,6 +148,7 @@ AMOUNTS = (
         "128GB", "64G", fixed=vllm_agg_dgd({f"{WORKER}/{MAIN}/resources/limits/memory": "128Gi"})
     ),
     vary("PS733", vllm_agg, {"drain_timeout_s": X})(180_000, 1_800, is_repaired_by_near=True),
+    vary("PS787", vllm_agg, {"slo": {"e2e_ms": 240_500.0}, "drain_timeout_s": X})(180, 241),
     vary("PS734", gated, envFromSecret=X)(OMIT, "hf-token-secret"),
 )
 CASES: tuple[Case, ...] = (*OBJECTIVES, *PATHS, *PORTS, *AMOUNTS)

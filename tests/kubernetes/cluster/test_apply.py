@@ -72,6 +72,22 @@ def test_an_unschedulable_pod_is_reported_with_the_missing_resource(fresh: Clust
     assert "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu" in output
 
 
+def test_a_pool_that_waits_for_another_one_is_reported(fresh: Cluster) -> None:
+    """On `platform: plain`, workers of one pool are ready only with those of the other one."""
+    fresh.edit(platform="plain", engine={"kind": "vllm", "config": {}}, prefill={"replicas": 1})
+    fresh.edit(hardware={"gpu": "h100", "gpus_per_node": 8}, verify={"must_pass": []})
+    fresh.operator.machine.gpus = 3  # two serve, so that one is free
+    fresh.expect(0, "apply", "--yes", "--skip-check")
+    fresh.edit(prefill={"env": {"A": "1"}})
+    output = fresh.expect(RolloutError, "apply", "--yes", "--skip-check", "--timeout-s", "60")
+    waits = "decode: waits for prefill: its new workers become ready only when prefill"
+    assert f"         {waits} of their generation is scheduled" in output
+    assert f"is not ready after 60 s: {waits}" in output
+    assert f"  ! {waits}" in fresh.expect(RolloutError, "status", "--cluster")
+    fresh.operator.machine.gpus = 4
+    fresh.expect(0, "apply", "--yes", "--skip-check")
+
+
 def test_apply_upgrades_a_release_of_helms_cli(fresh: Cluster) -> None:
     """The SDK substitutes for the CLI: it is another manager, and owns every field."""
     import yaml

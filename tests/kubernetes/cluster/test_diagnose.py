@@ -55,6 +55,35 @@ def test_a_killed_container_is_reported_and_permanent_after_repeated_restarts() 
     assert often.problem == "keeps crashing"
 
 
+@pytest.mark.parametrize(
+    ("probe", "suffix", "waits"),
+    [
+        ({"exec": {"command": ["python3"]}}, "new", True),
+        ({"exec": {"command": ["python3"]}}, "old", False),
+        ({"httpGet": {"path": "/health"}}, "new", False),  # with the operator
+    ],
+)
+def test_new_workers_wait_for_those_of_another_pool(
+    probe: Object, suffix: str, waits: bool
+) -> None:
+    def worker(base: Object, component: str, suffix: str) -> Object:
+        names = {"DYN_NAMESPACE": "n", "DYN_NAMESPACE_WORKER_SUFFIX": suffix}
+        env = [{"name": name, "value": value} for name, value in names.items()]
+        main = {"name": "main", "env": env, "readinessProbe": probe}
+        labels = {**base["metadata"]["labels"], "penstock/component": component}
+        return {
+            **base,
+            "metadata": {**base["metadata"], "name": component, "labels": labels},
+            "spec": {"containers": [main]},
+        }
+
+    running = worker(pod(main={"state": {"running": {}}}), "decode", "new")
+    pending = worker(scheduling("Unschedulable", "no GPU"), "prefill", suffix)
+    found = texts([running, pending])
+    assert "prefill: unschedulable: no GPU" in found
+    assert any(text.startswith("decode: waits for prefill: ") for text in found) is waits
+
+
 def test_a_quota_that_blocks_pods_is_reported_without_a_pod() -> None:
     assert texts([], [event("FailedCreate", "ReplicaSet", "g-decode-6c9f")]) == [
         "ReplicaSet g-decode-6c9f: pods cannot be created: message of FailedCreate"

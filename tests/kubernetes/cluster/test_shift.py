@@ -18,7 +18,8 @@ from penstock.cli import main as cli
 from penstock.gateway.model import load_gateway
 from penstock.gateway.policy import build_policy
 from penstock.gateway.routes import route
-from tests.support.emulated_cluster.released import NAME, Cluster, cluster
+from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
+from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.scripted_http import body_of, respond, serving
 
 NEXT = "next"
@@ -44,6 +45,7 @@ class Traffic(dict[str, str]):
     def __init__(self, installed: Cluster) -> None:
         super().__init__()
         self._cluster, self.fails = installed, {NAME: 0.0, NEXT: 0.0}
+        self.kubeconfig: Path | None = None  # of the user; None: unrestricted
         self._requests, self._time_s = {NAME: 1000.0, NEXT: 0.0}, installed.clock.now()
         self.weights: list[tuple[int, int]] = []
         """Of the old and of the new release, as they changed; 0 and 100 are copies."""
@@ -91,10 +93,15 @@ def frontend(request: BaseHTTPRequestHandler) -> None:
 
 @pytest.fixture
 def traffic(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Traffic]:
-    """The old release is installed behind the gateway."""
-    with cluster(tmp_path, capsys, monkeypatch) as emulated, serving(frontend) as url:
+    """The old release is installed behind the gateway. With the parameter "tls", the API server
+    tells users apart."""
+    tls = certificate(tmp_path) if getattr(request, "param", "") == "tls" else None
+    with cluster(tmp_path, capsys, monkeypatch, tls) as emulated, serving(frontend) as url:
         emulated.install()
         (tmp_path / f"{NEXT}.yaml").write_text(emulated.graph.read_text())
         (tmp_path / "gateway.yaml").write_text(GATEWAY)
@@ -110,12 +117,13 @@ def traffic(
 def post_route(emulated: Cluster, file: Path) -> None:
     collection = f"{emulated.api.url}/apis/{KEY[0]}/namespaces/default/httproutes"
     manifest = route(build_policy(load_gateway(file)))
-    httpx.post(collection, json=manifest, trust_env=False).raise_for_status()
+    post = httpx.post(collection, json=manifest, trust_env=False, verify=False)
+    post.raise_for_status()
 
 
 def penstock(traffic: Traffic, verb: str, *words: object) -> tuple[int, str]:
     installed = traffic._cluster
-    where = ("--kubeconfig", str(installed.kubeconfig))
+    where = ("--kubeconfig", str(traffic.kubeconfig or installed.kubeconfig))
     code = cli.main([verb, *map(str, words), *where])
     captured = installed.capsys.readouterr()
     return code, captured.out + captured.err
@@ -136,6 +144,26 @@ def test_a_new_release_is_installed_and_gets_the_requests(traffic: Traffic) -> N
     assert load_gateway(folder / "gateway.yaml").backends[1].weight == 100
     where = ("--cluster", "--namespace=default", "--kubeconfig", str(kubeconfig))
     assert traffic.verified == [(str(folder / f"{NEXT}.yaml"), *where)]
+
+
+@pytest.mark.program
+@pytest.mark.parametrize("traffic", ["tls"], indirect=True)
+def test_a_pipeline_has_every_right_of_a_shift(traffic: Traffic) -> None:
+    """The role ci, for `apply --blue-green` and for `gateway shift`."""
+    installed = traffic._cluster
+    ci = as_role(installed, "default", "ci", role_file("ci")["rules"])
+    traffic.kubeconfig = ci.kubeconfig
+    code, output = blue_green(traffic)
+    assert code == 0, output
+    assert traffic.weights[-1] == (0, 100)
+    assert installed.api.access.denied == []
+    used = set(map(str, installed.api.access.used))
+    assert {"get pods/portforward", "get pods/proxy"} <= used
+    file = installed.graph.parent / "gateway.yaml"
+    back = ("shift", file, "--to", NAME, *PACE, "--copies", "0")
+    code, output = penstock(traffic, "gateway", *back)
+    assert code == 0, output
+    assert installed.api.access.denied == []
 
 
 def test_a_worse_release_loses_the_requests_again(traffic: Traffic) -> None:

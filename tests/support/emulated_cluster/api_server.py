@@ -32,6 +32,7 @@ from tests.support.emulated_cluster import (
     writes,
 )
 from tests.support.emulated_cluster.access import Access
+from tests.support.emulated_cluster.kubelet import is_scheduled
 from tests.support.emulated_cluster.store import (
     CLUSTER_SCOPED,
     RESOURCES,
@@ -68,6 +69,8 @@ class ApiServer:
     absent: set[tuple[str, str]] = field(default_factory=set)  # (version, plural) not served
     logs: dict[str, str] = field(default_factory=dict)  # by pod
     served: dict[str, str] = field(default_factory=dict)  # by "port/path", or "pod:port/path"
+    # The status and the body of a GET of a path from a pod, unless ``served`` has it.
+    answer: Callable[[Object, str], tuple[int, str] | None] = field(default=lambda pod, path: None)
     # The chain and its key. Without TLS, Helm sends no token, so that every user is unrestricted.
     certificate: tuple[Path, Path] | None = None
     forwarded: dict[int, int] = field(default_factory=dict)  # local port by the pods' port
@@ -322,10 +325,20 @@ class _Handler(BaseHTTPRequestHandler):
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 query = parse_qs(urlsplit(self.path).query)
                 return 200, _log(self.api.logs.get(pod, ""), query)
-            case ["api", "v1", "namespaces", _, "pods", pod, "proxy", *rest]:
+            case ["api", "v1", "namespaces", space, "pods", pod, "proxy", *rest]:
                 name, of_all = ("/".join([n, *rest]) for n in (pod, pod.partition(":")[2]))
-                answer = self.api.served.get(name, self.api.served.get(of_all))
-                return (503, "no endpoints available") if answer is None else (200, answer)
+                text = self.api.served.get(name, self.api.served.get(of_all))
+                if text is not None:
+                    return 200, text
+                key = ("v1", "pods", space, pod.partition(":")[0])
+                live = self.api.store.existing(key)
+                if not is_scheduled(live):
+                    raise ApiError(400, "BadRequest", "address not allowed")
+                if (answer := self.api.answer(live, "/".join(rest))) is None:
+                    cause = "dial tcp: connect: connection refused"
+                    text = f"error trying to reach service: {cause}"
+                    raise ApiError(503, "ServiceUnavailable", text)
+                return answer
         return None
 
     def _has_pod(self, namespace: str, name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.support.emulated_cluster import adapters, fields, groups
+from tests.support.emulated_cluster import adapters, fields, groups, routing
 from tests.support.emulated_cluster.deployments import digest, scaled
 from tests.support.emulated_cluster.kubelet import Kubelet, reference_to
 from tests.support.emulated_cluster.store import Object, Store, key_of
@@ -18,6 +18,7 @@ from tests.support.emulated_cluster.store import Object, Store, key_of
 WORKERS = ("prefill", "decode", "worker")
 HASH = "nvidia.com/current-worker-hash-v2"  # annotation: the generation that serves
 GENERATION = "nvidia.com/dynamo-worker-hash"  # label
+GRAPH_NAME = "nvidia.com/dynamo-graph-deployment-name"  # label
 FINALIZER = "nvidia.com/finalizer"
 SURGE = "nvidia.com/deployment-rolling-update-max-surge"
 UNAVAILABLE = "nvidia.com/deployment-rolling-update-max-unavailable"
@@ -56,7 +57,10 @@ def reconcile(store: Store, kubelet: Kubelet, graph: Object) -> None:
 def reconcile_component(store: Store, kubelet: Kubelet, component: Object) -> None:
     """Run the controller of one DynamoComponentDeployment once: its Deployment, its status."""
     meta, spec = component["metadata"], component["spec"]
-    template = spec["podTemplate"]
+    graph, generation = meta["labels"][GRAPH_NAME], meta["labels"].get(GENERATION, "")
+    template = routing.with_variables(
+        spec["podTemplate"], f"{meta['namespace']}-{graph}", generation
+    )
     annotations = template.get("metadata", {}).get("annotations", {})
     deployment = {
         "apiVersion": "apps/v1",
@@ -206,7 +210,7 @@ def _sync(
     name = f"{meta['name']}-{spec['name']}"
     replicas = spec.get("replicas", 1)
     template = spec["podTemplate"]
-    labels = {"nvidia.com/dynamo-graph-deployment-name": meta["name"]}
+    labels = {GRAPH_NAME: meta["name"]}
     if spec["type"] in WORKERS:
         name = f"{name}-{target}"
         replicas = targets.get(spec["name"], replicas)

@@ -5,6 +5,7 @@ One pod stands for a group. One group more than desired starts before an old one
 
 from __future__ import annotations
 
+from tests.support.emulated_cluster import routing
 from tests.support.emulated_cluster.deployments import digest
 from tests.support.emulated_cluster.kubelet import Kubelet, is_ending, is_ready
 from tests.support.emulated_cluster.store import Object, Store
@@ -42,6 +43,9 @@ def reconcile_graph(store: Store, kubelet: Kubelet, graph: Object, worker_hash: 
         is_worker = component["type"] in ("prefill", "decode", "worker")
         generation = worker_hash if is_worker else digest(template)
         name = f"{graph['metadata']['name']}-{component['name']}"
+        namespace = f"{graph['metadata']['namespace']}-{graph['metadata']['name']}"
+        suffix = generation if is_worker else ""
+        template = routing.with_variables(template, namespace, suffix)
         counts = _update(store, kubelet, graph, name, replicas, template, generation)
         states[component["name"]] = {"componentKind": "PodCliqueScalingGroup", **counts}
         done = done and _is_done(counts, replicas)

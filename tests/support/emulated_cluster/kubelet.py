@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.support.emulated_cluster import policies
+from tests.support.emulated_cluster.routing import Routing
 from tests.support.emulated_cluster.store import ApiError, Object, Store, key_of
 
 
@@ -29,6 +30,10 @@ class Machine:
         "ValueError: no such parser" if "--crash" in args else ""
     )
     is_probed_well: Callable[[list[str]], bool] = lambda args: "--deaf" not in args
+    # Whether a readiness probe that is a command is executed: that of `platform: plain`.
+    executes_probes: bool = True
+    # Steps before the first of the operator's readiness probes of a frontend.
+    first_probe: int = 0
 
 
 @dataclass
@@ -40,6 +45,9 @@ class Kubelet:
     machine: Machine
     steps: dict[str, int] = field(default_factory=dict)  # by pod uid
     numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.routing = Routing(self.store)
 
     def make(self, owner: Object, name: str, template: Object, labels: Mapping[str, str]) -> None:
         """Create a pod of an owner from its template, unless the namespace's policies refuse it."""
@@ -91,7 +99,8 @@ class Kubelet:
         args = _args(pod)
         image = _main(pod)["image"]
         name = pod["metadata"]["name"]
-        if _gpus(pod) and not _is_scheduled(pod) and _gpus(pod) > self._free_gpus():
+        serves = False
+        if _gpus(pod) and not is_scheduled(pod) and _gpus(pod) > self._free_gpus():
             self.steps[uid] = 0
             words = f"0/4 nodes are available: 4 Insufficient nvidia.com/gpu ({self._free_gpus()})."
             status["conditions"] = [_scheduled("False", reason="Unschedulable", message=words)]
@@ -106,14 +115,24 @@ class Kubelet:
             status["containerStatuses"][0] |= {"restartCount": steps // 3, "lastState": ended}
         else:
             good = self.machine.is_probed_well(args)
-            ready = good and (is_ready(pod) or steps >= self.machine.steps_to_ready(args))
+            serves = good and (is_ready(pod) or steps >= self.machine.steps_to_ready(args))
+            self.routing.set_serving(pod, serves=serves)
+            ready = serves and (is_ready(pod) or self._is_probed_ready(pod))
             if not good and steps == 3:
                 self.warn(pod, "Unhealthy", "Startup probe failed: HTTP 503")
             status |= {"phase": "Running"}
             status["conditions"] = [_scheduled("True"), {"type": "Ready", "status": str(ready)}]
             status["containerStatuses"] = [_container(ready=ready, state={"running": {}})]
+        self.routing.set_serving(pod, serves=serves)
         if status != pod["status"]:
             self.store.write(key_of(pod), {**pod, "status": status})
+
+    def _is_probed_ready(self, pod: Object) -> bool:
+        probe = _main(pod).get("readinessProbe") or {}
+        if self.machine.executes_probes and "exec" in probe:
+            return self.routing.is_ready(pod, is_ready)
+        is_frontend = pod["metadata"]["labels"].get("penstock/component") == "frontend"
+        return not is_frontend or self.steps[pod["metadata"]["uid"]] >= self.machine.first_probe
 
     def warn(self, about: Object, reason: str, message: str) -> None:
         """A warning event about an object."""
@@ -124,7 +143,7 @@ class Kubelet:
 
     def _free_gpus(self) -> int:
         pods = self.store.of_kind("Pod")
-        return self.machine.gpus - sum(_gpus(p) for p in pods if _is_scheduled(p))
+        return self.machine.gpus - sum(_gpus(p) for p in pods if is_scheduled(p))
 
 
 def warning(about: Object, reason: str, message: str) -> Object:
@@ -161,7 +180,7 @@ def is_ending(pod: Object) -> bool:
     return "deletionTimestamp" in pod["metadata"]
 
 
-def _is_scheduled(pod: Object) -> bool:
+def is_scheduled(pod: Object) -> bool:
     conditions = pod["status"].get("conditions", ())
     return any(c["type"] == "PodScheduled" and c["status"] == "True" for c in conditions)
 

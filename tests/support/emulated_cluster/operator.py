@@ -41,11 +41,13 @@ class VirtualClock(Clock):
 
 @dataclass
 class Operator:
-    """``serving``: ready pods of each step."""
+    """``serving``: ready pods of each step; ``admitted``: of workers, those to which every ready
+    frontend routes."""
 
     api: ApiServer
     machine: Machine = field(default_factory=Machine)
     serving: list[dict[str, int]] = field(default_factory=list)
+    admitted: list[dict[str, int]] = field(default_factory=list)
     # Whether Dynamo's operator and its webhooks are down; Kubernetes' controllers go on.
     is_away: bool = False
     clock: VirtualClock = field(init=False)
@@ -58,6 +60,7 @@ class Operator:
         self.kubelet = Kubelet(self.store, self.api.logs, self.machine)
         self.clock = VirtualClock(self)
         self.store.admission.append(self._admit)
+        self.api.answer = self._answer
 
     def __enter__(self) -> Operator:
         return self
@@ -90,6 +93,10 @@ class Operator:
             raise webhook_error(WEBHOOK)
         adapters.admit(new, old)
 
+    def _answer(self, pod: Object, path: str) -> tuple[int, str] | None:
+        with self.store.lock:
+            return self.kubelet.routing.answer(pod, path)
+
     def step(self) -> None:
         """Run every controller once, unless nothing has changed since they had nothing to do; and
         every pod for one step."""
@@ -101,6 +108,7 @@ class Operator:
             if seen != self._settled:
                 self._reconcile()
                 self._settled = seen if store.version == seen[0] else None
+            self.kubelet.routing.now += 1
             for pod in store.of_kind("Pod"):
                 self.kubelet.step(pod)
             ready: dict[str, int] = {}
@@ -108,6 +116,7 @@ class Operator:
                 name = (pod["metadata"].get("labels") or {}).get(COMPONENT, "")
                 ready[name] = ready.get(name, 0) + (is_ready(pod) and not is_ending(pod))
             self.serving.append(ready)
+            self.admitted.append(self.kubelet.routing.admitted(is_ready))
 
     def _reconcile(self) -> None:
         store, kubelet = self.store, self.kubelet

@@ -32,6 +32,7 @@ def recorded_machine() -> Machine:
         steps_to_ready=lambda args: STEPS_PER_S * (3 if "dynamo.frontend" in args else 15),
         steps_to_end=STEPS_PER_S * 3,
         is_there=lambda image: "registry.invalid" not in image,
+        executes_probes=False,
     )
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.support.emulated_cluster.kubelet import is_ready
+from tests.support.emulated_cluster.kubelet import is_ending, is_ready
 from tests.support.emulated_cluster.store import ApiError, Key, Object, Store
 
 BUDGETS = ("policy/v1", "poddisruptionbudgets")
@@ -50,18 +50,22 @@ def _matches(budget: Object, pod: Object) -> bool:
 
 
 def _require_allowed(store: Store, budget: Object) -> None:
+    """As Kubernetes' disruption controller: pods that are being deleted are not healthy, and the
+    number of pods is that of their controllers."""
     namespace = budget["metadata"]["namespace"]
     matching = [
         pod
         for key, pod in store.objects.items()
         if key[:3] == (*PODS, namespace) and _matches(budget, pod)
     ]
-    healthy = sum(map(is_ready, matching))
+    healthy = sum(is_ready(pod) and not is_ending(pod) for pod in matching)
     spec = budget["spec"]
     if "minAvailable" in spec:
         needed = int(spec["minAvailable"])
     else:
-        needed = max(0, len(matching) - int(spec["maxUnavailable"]))
+        controllers = {c["metadata"]["uid"]: c for p in matching for c in [_controller(store, p)]}
+        expected = sum(c.get("spec", {}).get("replicas", 1) for c in controllers.values())
+        needed = max(0, expected - int(spec["maxUnavailable"]))
     if healthy - 1 < needed:
         name = budget["metadata"]["name"]
         counts = f"needs {needed} healthy pods and has {healthy} currently"
@@ -69,6 +73,15 @@ def _require_allowed(store: Store, budget: Object) -> None:
         causes = [{"reason": "DisruptionBudget", "message": message}]
         text = "Cannot evict pod as it would violate the pod's disruption budget."
         raise ApiError(429, "TooManyRequests", text, {"causes": causes})
+
+
+def _controller(store: Store, manifest: Object) -> Object:
+    """The outermost owner with a number of replicas, such as a Deployment; itself without one."""
+    uids = {owner["uid"] for owner in manifest["metadata"].get("ownerReferences") or ()}
+    for owner in store.objects.values():
+        if owner["metadata"]["uid"] in uids and "replicas" in (owner.get("spec") or {}):
+            return _controller(store, owner)
+    return {"metadata": manifest["metadata"]} if manifest["kind"] == "Pod" else manifest
 
 
 @dataclass

@@ -21,16 +21,18 @@ class Snapshot:
         with store.lock:
             number = next(kubelet.numbers)
             kubelet.numbers = itertools.count(number)
-            state = (store.objects, store.log, store.version, kubelet.logs, kubelet.steps, number)
+            of_store = (store.objects, store.log, store.version)
+            serving = (kubelet.routing.served_since, kubelet.routing.now)
+            state = (*of_store, kubelet.logs, kubelet.steps, number, serving)
             return cls(pickle.dumps(state))
 
     def restore(self, operator: Operator) -> None:
         """Replace the state of a cluster that has no clients yet."""
         store, kubelet = operator.store, operator.kubelet
         with store.lock:
-            store.objects, store.log, store.version, logs, kubelet.steps, number = pickle.loads(
-                self.content
-            )
+            state = pickle.loads(self.content)
+            store.objects, store.log, store.version, logs, kubelet.steps, number, serving = state
+            kubelet.routing.served_since, kubelet.routing.now = serving
             kubelet.logs.update(logs)
             kubelet.numbers = itertools.count(number)
             store.lock.notify_all()

@@ -305,6 +305,17 @@ class Api:
             return self._text(self._of_pod(f"{pod}:{port}", f"proxy/{path}"))
         return ""
 
+    def response_of_pod(self, pod: str, port: int, path: str) -> tuple[int, str]:
+        """The status and the body of an HTTP GET to a pod, also of an error response of the pod."""
+        with self._errors_of("get", named("Pod", pod), "pods/proxy"):
+            try:
+                return 200, self._text(self._of_pod(f"{pod}:{port}", f"proxy/{path}"))
+            except ApiException as error:
+                if api_errors.status_of(error).get("kind") == "Status":  # of the API server
+                    raise
+                return int(error.status), error.body.decode(errors="replace")
+        raise AssertionError("no status is ignored")
+
     def _of_pod(self, pod: str, subresource: str) -> str:
         return f"{self._collection('v1', 'Pod')}/{pod}/{subresource}"
 

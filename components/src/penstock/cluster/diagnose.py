@@ -6,7 +6,7 @@ Pure. Branches only on the reasons that the kubelet, the scheduler and the contr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,6 +19,7 @@ from penstock.cluster.workloads import (
     component_of,
     condition_of,
     labels_of,
+    namespace_of,
     status_of,
 )
 
@@ -98,7 +99,7 @@ def diagnose(
         is_old = _uid(pod) in old_pods
         for entry in (*_from_status(pod, is_old=is_old), *_from_events(pod, newest_first)):
             diagnoses.setdefault((entry.component, entry.problem), entry)
-    for entry in _from_owners(newest_first):
+    for entry in (*_from_generations(not_ready), *_from_owners(newest_first)):
         diagnoses.setdefault((entry.component, entry.problem), entry)
     return tuple(diagnoses.values())
 
@@ -129,6 +130,30 @@ def _from_status(pod: Object, *, is_old: bool) -> Iterator[Diagnosis]:
         yield _of_pod(pod, "rejected by its node", message)
     for container in _container_statuses(pod):
         yield from _from_container(pod, container, is_old=is_old)
+
+
+def _from_generations(pods: Sequence[Object]) -> Iterator[Diagnosis]:
+    """New workers that become ready only with those of another pool, which cannot be scheduled: on
+    `platform: plain`, whose readiness is a command. Both wait, as no old worker stops before."""
+    unscheduled = {
+        (namespace_of(pod), component_of(pod))
+        for pod in pods
+        if condition_of(pod, "PodScheduled").get("status") == "False"
+    }
+    for pod in pods:
+        namespace = namespace_of(pod)
+        probes = (c.get("readinessProbe") or {} for c in pod["spec"]["containers"])
+        is_running = any("running" in (s.get("state") or {}) for s in _container_statuses(pod))
+        if not (namespace and is_running and any("exec" in probe for probe in probes)):
+            continue
+        of_generation = {name for space, name in unscheduled if space == namespace}
+        if others := sorted(of_generation - {component_of(pod)}):
+            message = (
+                f"its new workers become ready only when {' and '.join(others)} of their "
+                "generation is scheduled: an update needs free GPUs for one more replica of each "
+                "pool at the same time"
+            )
+            yield _of_pod(pod, f"waits for {' and '.join(others)}", message)
 
 
 def _from_container(pod: Object, status: Mapping[str, Any], *, is_old: bool) -> Iterator[Diagnosis]:

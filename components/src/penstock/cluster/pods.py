@@ -24,9 +24,9 @@ import kubernetes
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError, UnavailableError, grant
 from penstock.cluster.diagnose import is_ready, restarts
+from penstock.cluster.frontends import frontend_port
 from penstock.cluster.release import Release, release_error
 from penstock.cluster.rollout import Clock
-from penstock.cluster.status import frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, Object, component_of, named
 from penstock.errors import ClusterError, Problem, UsageError
 from penstock.helm import ReleaseTarget

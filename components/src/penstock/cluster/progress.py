@@ -20,6 +20,7 @@ from penstock.cluster.diagnose import (
     of_object,
     restarts,
 )
+from penstock.cluster.frontends import Admission, read_admission
 from penstock.cluster.release import CHART, Release
 from penstock.cluster.workloads import (
     COMPONENT,
@@ -66,6 +67,8 @@ class PoolStatus:
     gpus: int
     # The autoscaler that sets ``desired``; None if the graph does.
     scaler: Scaler | None = None
+    # The fewest workers to which a ready frontend routes; None if not known.
+    admitted: int | None = None
 
     @property
     def is_done(self) -> bool:
@@ -94,6 +97,8 @@ class Progress:
     # Messages about kinds the user may not list; diagnoses may be missing for them.
     forbidden: tuple[str, ...]
     diagnoses: tuple[Diagnosis, ...]
+    # To which workers the frontends route; None if they were not asked.
+    admission: Admission | None = None
 
     def __str__(self) -> str:
         pools = ", ".join(str(pool) for pool in self.pools)
@@ -290,8 +295,32 @@ def observe(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> 
 
 
 def read_progress(owned: OwnObjects, release: Release, before: Baseline = NOTHING) -> Progress:
-    """The progress of the release's rollout. Takes and raises the same as `observe`."""
-    return progress_of(release.objects, observe(owned, release, before))
+    """The progress of the release's rollout, which is done when the frontends route to the new
+    workers. Takes and raises the same as `observe`."""
+    observation = observe(owned, release, before)
+    progress = progress_of(release.objects, observation)
+    return (
+        with_admission(progress, owned.api, release, observation) if progress.is_done else progress
+    )
+
+
+def with_admission(
+    progress: Progress, api: Api, release: Release, observation: Observation
+) -> Progress:
+    """The progress with what the ready frontends answer; raises nothing if they do not."""
+    if refused := observation.forbidden.get("Pod"):
+        admission = Admission.not_checked(refused)
+    else:
+        admission = read_admission(api, release, observation.live, observation.pods)
+    is_missing = progress.is_done and bool(admission.missing)
+    return replace(
+        progress,
+        pools=tuple(replace(p, admitted=admission.workers.get(p.name)) for p in progress.pools),
+        is_done=progress.is_done and not is_missing,
+        waiting_for="; ".join(admission.missing) if is_missing else progress.waiting_for,
+        forbidden=tuple(dict.fromkeys((*progress.forbidden, *filter(None, [admission.unchecked])))),
+        admission=admission,
+    )
 
 
 def _occurrence(event: Object) -> tuple[str, str]:

@@ -69,6 +69,7 @@ class Verb(StrEnum):
     APPLY = "apply"
     ROLLBACK = "rollback"
     SCALE = "scale"
+    SHIFT = "gateway shift"
     UNINSTALL = "uninstall"
     DRILL = "drill"
     BENCH = "bench"
@@ -120,13 +121,13 @@ class Role:
 
 
 READING = (Verb.DIFF, Verb.STATUS, Verb.HISTORY)
-WRITING = (Verb.LOGS, Verb.APPLY, Verb.ROLLBACK, Verb.SCALE)
+WRITING = (Verb.LOGS, Verb.APPLY, Verb.ROLLBACK, Verb.SCALE, Verb.SHIFT, Verb.BENCH, Verb.VERIFY)
 ROLES = (
     Role(name="viewer", about="Reads releases: diff (without a dry run), status.", verbs=READING),
     Role(name="ci", about="Writes releases from a pipeline.", verbs=(*READING, *WRITING)),
     Role(
         name="operator",
-        about="Runs every command, also uninstall, drill, bench and verify.",
+        about="Runs every command, also uninstall and drill.",
         verbs=(*Verb,),
     ),
 )
@@ -199,8 +200,25 @@ def _writing(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need
             yield _need("bind", group, resource, [str(role["name"])], lost)
     yield _need("create", "", "pods", loss="the dry run of pods is skipped")
     yield _need("list", "", "pods", loss="the problems of pods are not reported during the wait")
+    loss = "whether the frontends route to new workers is not checked"
+    yield _need("get", "", "pods/proxy", loss=loss)
     yield from _warnings((*before, *after))
     yield _need("get", "", "pods/log", loss="the logs of failing containers are not shown")
+
+
+def _shift(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
+    """Also of `apply --blue-green`, besides its own."""
+    yield from _reading(before, after)
+    yield _need("list", "", "pods")
+    yield _need("get", "", "pods/proxy")
+    yield from _forwarding()
+    for verb in ("get", "patch"):
+        yield _need(verb, CHART_KINDS["HTTPRoute"], PLURALS["HTTPRoute"])
+
+
+def _forwarding() -> Iterator[Need]:
+    for verb in ("get", "create"):
+        yield _need(verb, "", "pods/portforward")
 
 
 def _uninstall(before: Sequence[Object], after: Sequence[Object]) -> Iterator[Need]:
@@ -248,8 +266,7 @@ def _drill(objects: Sequence[Object], faults: Iterable[str], *, forwards: bool) 
             yield Need(right=right)
         if fault == "drain":
             yield Need(right=OTHER_PODS, loss="other pods on the node are not listed")
-    for verb in ("get", "create") if forwards else ():
-        yield _need(verb, "", "pods/portforward")
+    yield from _forwarding() if forwards else ()
 
 
 _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Need]]] = {
@@ -260,6 +277,7 @@ _TABLE: Mapping[Verb, Callable[[Sequence[Object], Sequence[Object]], Iterator[Ne
     Verb.APPLY: _writing,
     Verb.ROLLBACK: _writing,
     Verb.SCALE: _writing,
+    Verb.SHIFT: _shift,
     Verb.UNINSTALL: _uninstall,
     Verb.BENCH: lambda before, after: _drill((*before, *after), (), forwards=True),
     Verb.VERIFY: lambda before, after: chain(

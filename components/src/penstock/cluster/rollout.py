@@ -227,6 +227,9 @@ class Timeouts:
     permanent_problem_s: float = 60.0
     # How long the API server may be unavailable.
     unavailable_s: float = 120.0
+    # How long a frontend may not respond to the API server's proxy before the rollout counts as
+    # ready without its answer: its readiness, which the kubelet probes, would be lost by then.
+    unreached_s: float = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,6 +255,8 @@ class RolloutWaiter:
     _last_progress: str = ""
     # When each permanent problem was first seen, by component and problem.
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
+    # Since when a frontend does not respond; None while all do.
+    _unreached_since: float | None = None
 
     def run(self) -> RolloutResult:
         """Raises ClusterError if the API server rejects a request or is unavailable too long."""
@@ -282,7 +287,7 @@ class RolloutWaiter:
 
     def _state(self, progress: Progress, now: float, elapsed_s: float) -> RolloutState | None:
         """None while the rollout is in progress."""
-        if progress.is_done:
+        if progress.is_done and not self._may_respond(progress, now):
             return RolloutState.READY
         if self._has_permanent_problem(progress.diagnoses, now):
             return RolloutState.FAILED
@@ -299,6 +304,14 @@ class RolloutWaiter:
         limit_s = self.timeouts.permanent_problem_s
         return any(now - since >= limit_s for since in self._since.values())
 
+    def _may_respond(self, progress: Progress, now: float) -> bool:
+        """Whether a frontend that has not responded is to be asked again."""
+        if not (progress.admission and progress.admission.is_unreached):
+            self._unreached_since = None
+            return False
+        self._unreached_since = now if self._unreached_since is None else self._unreached_since
+        return now - self._unreached_since < self.timeouts.unreached_s
+
     def _print_progress(self, progress: Progress, elapsed_s: float) -> None:
         if str(progress) != self._last_progress:
             self._last_progress = str(progress)
@@ -313,7 +326,9 @@ class RolloutWaiter:
 
     def _reasons(self, progress: Progress) -> tuple[str, ...]:
         reasons = [f"{d}{self._log_tail(d)}" for d in progress.diagnoses]
-        return tuple(reasons) or (str(progress),)
+        if not reasons or progress.admission is not None:
+            reasons.append(str(progress))
+        return tuple(reasons)
 
     def _log_tail(self, diagnosis: Diagnosis) -> str:
         if not diagnosis.container:

@@ -8,17 +8,23 @@ from typing import Any
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import UnavailableError
-from penstock.cluster.diagnose import is_ready
-from penstock.cluster.progress import Observation, OwnObjects, Progress, observe, progress_of
+from penstock.cluster.frontends import frontend_port, ready_frontends
+from penstock.cluster.progress import (
+    Observation,
+    OwnObjects,
+    Progress,
+    observe,
+    progress_of,
+    with_admission,
+)
 from penstock.cluster.release import Release, Revision, require_installed
-from penstock.cluster.workloads import FRONTEND, POD_COMPONENT, workloads
 from penstock.errors import ClusterError
 from penstock.helm import ReleaseTarget
 from penstock.metrics import Sample, parse
 from penstock.serving.frontend_metrics import FrontendMetrics, summarize
 
-HTTP_PORT = 8000
-COUNTS = ("name", "desired", "replicas", "updated", "ready", "restarts")  # of a pool, as JSON
+# Of a pool, as JSON.
+COUNTS = ("name", "desired", "replicas", "updated", "ready", "admitted", "restarts")
 WATCH_INTERVAL_S = 2.0
 
 
@@ -59,10 +65,11 @@ class StatusReader:
                 self._samples = samples
         except (ClusterError, ValueError) as error:
             metrics_error = str(error)
+        progress = progress_of(release.objects, observation)
         return Status(
             target=self.target,
             revision=release.revision,
-            progress=progress_of(release.objects, observation),
+            progress=with_admission(progress, self.api, release, observation),
             metrics=metrics,
             metrics_error="" if metrics else metrics_error,
         )
@@ -70,15 +77,8 @@ class StatusReader:
     def _frontend_samples(self, release: Release, observation: Observation) -> Iterator[Sample]:
         """The metrics of every ready frontend, through the API server."""
         port = frontend_port(release)
-        for pod in observation.pods:
-            if pod["metadata"]["labels"].get(POD_COMPONENT) == FRONTEND and is_ready(pod):
-                yield from parse(self.api.get_from_pod(pod["metadata"]["name"], port, "metrics"))
-
-
-def frontend_port(release: Release) -> int:
-    """The port on which the release's frontends serve."""
-    args = workloads(release.objects)[FRONTEND].spec.get("args", {})
-    return int(args.get("--http-port", HTTP_PORT))
+        for name in ready_frontends(observation.pods):
+            yield from parse(self.api.get_from_pod(name, port, "metrics"))
 
 
 def as_text(status: Status) -> str:
@@ -90,10 +90,11 @@ def as_text(status: Status) -> str:
     title = f"{status.target}: {revision}"
     lines = [
         f"{title}{generation}{behind}: {state}",
-        f"  {'pool':<12} {'ready':>7} {'updated':>8} {'restarts':>9} {'GPUs':>5}",
+        f"  {'pool':<12} {'ready':>7} {'admitted':>9} {'updated':>8} {'restarts':>9} {'GPUs':>5}",
     ]
     lines += [
-        f"  {p.name:<12} {f'{p.ready}/{p.desired}':>7} {p.updated:>8} {p.restarts:>9} "
+        f"  {p.name:<12} {f'{p.ready}/{p.desired}':>7} "
+        f"{'' if p.admitted is None else p.admitted:>9} {p.updated:>8} {p.restarts:>9} "
         f"{p.gpus * p.replicas:>5}" + (f"  scaled by {p.scaler}" if p.scaler else "")
         for p in progress.pools
     ]

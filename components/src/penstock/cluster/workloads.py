@@ -89,7 +89,8 @@ PLURALS = {
     for kind in (*GROUPS, "Event", "Pod", "Secret")
 }
 FRONTEND = "frontend"
-# The generation of workers on `platform: plain`. The chart derives it from the rest of the pod, so
+NAMESPACE_VARIABLE = "DYN_NAMESPACE"
+# The generation of workers. On `platform: plain`, the chart derives it from the rest of the pod, so
 # it is not a change of its own.
 GENERATION_VARIABLE = "DYN_NAMESPACE_WORKER_SUFFIX"
 # Fields of a DGD's component that the operator's worker hash excludes.
@@ -167,6 +168,19 @@ def is_rolling(graph: Object) -> bool:
 def component_of(manifest: Object) -> str:
     """The graph's component to which a pod belongs; "" for a pod of something else."""
     return labels_of(manifest).get(POD_COMPONENT, "")
+
+
+def namespace_of(pod: Object) -> str:
+    """The Dynamo namespace in which a pod registers itself: of workers, that of their generation.
+
+    "" if the variables of the pod do not tell.
+    """
+    names = (NAMESPACE_VARIABLE, GENERATION_VARIABLE)
+    entries = [e for c in pod["spec"]["containers"] for e in c.get("env") or ()]
+    values = {e["name"]: e.get("value") for e in entries if e["name"] in names}
+    if NAMESPACE_VARIABLE not in values or None in values.values():
+        return ""
+    return "-".join(values[name] for name in names if name in values)
 
 
 def outside_the_pods(manifest: Object) -> dict[str, Any]:

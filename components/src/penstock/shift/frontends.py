@@ -12,9 +12,9 @@ import httpx
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError, UnavailableError
+from penstock.cluster.frontends import frontend_port
 from penstock.cluster.pods import ReadyFrontends, forwarded_url
 from penstock.cluster.release import require_installed
-from penstock.cluster.status import frontend_port
 from penstock.errors import ClusterError, RolloutError
 from penstock.helm import ReleaseTarget
 from penstock.live.scrape import has_metrics, metrics_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from penstock.cluster.api import Api
 from penstock.cluster.api_errors import ForbiddenError
+from penstock.cluster.frontends import HTTP_PORT, frontend_port
 from penstock.cluster.progress import Observation, OwnObjects, progress_of, read_objects
 from penstock.cluster.release import Release, read_installed, require_installed
-from penstock.cluster.status import HTTP_PORT, frontend_port
 from penstock.cluster.workloads import FRONTEND, POD_GRAPH, WORKLOAD_KINDS, Object, workloads
 from penstock.errors import ClusterError, PenstockError
 from penstock.helm import ReleaseTarget
