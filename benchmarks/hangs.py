@@ -3,9 +3,9 @@
     python benchmarks/hangs.py [--short | --table] [CASE…]
 
 The graph is dynamo_graphs/cpu-disagg.yaml with two workers per pool, under a load of chats. An
-engine is suspended (SIGSTOP), or one request waits in the worker without end (hang_plant), until the
-live view names the worker, and for 12 s at most. `normal load` has no hang: each alert is false.
-Writes results/hangs.json after each case, and continues where the file ends.
+engine is suspended (SIGSTOP), or one request waits in the worker without end (hang_plant), until
+the live view names the worker, and for 12 s at most. `normal load` has no hang: each alert is
+false. Writes results/hangs.json after each case, and continues where the file ends.
 """
 
 from __future__ import annotations
