@@ -1,9 +1,9 @@
-"""Plants hangs of vLLM workers whose process still responds: of the engine, and of one request.
+"""Inject hangs into vLLM workers whose process still responds: of the engine, or of one request.
 
     python benchmarks/hangs.py [--short | --table] [CASE…]
 
 The graph is dynamo_graphs/cpu-disagg.yaml with two workers per pool, under a load of chats. An
-engine is suspended (SIGSTOP), or one request waits for ever in the worker (hang_plant), until the
+engine is suspended (SIGSTOP), or one request waits forever in the worker (hang_plant), until the
 live view names the worker, and for 12 s at most. `normal load` has no hang: each alert is false.
 Writes results/hangs.json after each case, and continues where the file ends.
 """
