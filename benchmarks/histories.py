@@ -1,12 +1,13 @@
-"""What serves during random changes of a release on the emulated cluster, 60 on each platform.
+"""Measure what serves during random changes of a release on the emulated cluster.
 
     python benchmarks/histories.py [--reports FOLDER]
 
-Runs the nightly part of tests/kubernetes/cluster/test_histories.py, which also fails if too little
-serves. By kind of change: how many; the most replicas of a component that were not ready at a time
-(a node that is drained may lack one, by its disruption budget); the fewest ready workers of a pool
-to which every ready frontend routed; and the seconds in which that was none. FOLDER has the reports
-of a run with PENSTOCK_HISTORIES=FOLDER, which is then not repeated.
+Runs the nightly part of tests/kubernetes/cluster/test_histories.py, which makes at least 60 changes
+on each platform, and fails if too little serves. By kind of change: how many; the most replicas of
+a component that were not ready at a time (a node that is drained may lack one, by its disruption
+budget); the fewest ready workers of a pool to which every ready frontend routed; and the seconds in
+which that was none. FOLDER has the reports of a run with PENSTOCK_HISTORIES=FOLDER, which is then
+not repeated.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def test_verify_passes_on_the_disaggregated_graph(disaggregated: GraphProcess) -
     assert "as the model's shape predicts" in details["kv-transfer"]
     assert "GB/s) over NIXL (UCX), shared memory, TCP, as the" in details["kv-transfer"]
     assert "tcp/lo" in details["transport"]
-    assert details["workers"] == "pass: 2 workers answered: decode.0, prefill.0"
+    assert details["workers"] == "pass: 2 workers responded: decode.0, prefill.0"
 
 
 @pytest.mark.nightly

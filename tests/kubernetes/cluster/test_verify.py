@@ -180,7 +180,7 @@ def test_kv_moves_between_the_pools_of_a_release(installed: Cluster, engines: En
     output = verify(installed, "topology", "workers", "kv-transfer", "transport")
     assert "2 prefill, 2 decode or aggregated" in output
     names = ", ".join(sorted(worker.pod for worker in engines.workers))
-    assert f"4 workers answered: {names}" in output
+    assert f"4 workers responded: {names}" in output
     moved = 13 * BLOCK * TOKEN_BYTES  # blocks of a prompt of 413 tokens
     assert (
         f"prefill → decode: {2 * moved:,} bytes for 2 × 413 tokens in {2 * moved / 25e6:.1f} ms "
@@ -229,7 +229,7 @@ def test_workers_whose_only_partners_hang_are_not_blamed(
         if worker in hung:
             assert f"{worker.pod} hangs" in output
         elif pool == "prefill":  # no request reaches decode
-            reason = "is not tested, as its requests need one that hangs"
+            reason = "is not tested, as its requests need a worker that hangs"
             assert f"{worker.pod} {reason}" in output
         else:  # prefill has sent its results
             assert worker.pod not in output
@@ -239,7 +239,7 @@ def test_without_names_in_requests_the_responses_state_who_has_answered(
     installed: Cluster, engines: Engines
 ) -> None:
     engines.heeds_names = False
-    assert "4 workers answered" in verify(installed, "workers")
+    assert "4 workers responded" in verify(installed, "workers")
 
 
 def test_a_ready_pod_that_the_frontend_does_not_list_is_named(

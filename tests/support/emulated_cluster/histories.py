@@ -28,7 +28,7 @@ DISCOVERY_S = 4  # most seconds until a frontend lists a worker
 LOAD_S = (5, 25)  # until a worker serves; another time for each pool and change
 FIRST_PROBE_S = 10  # `initialDelaySeconds` of the operator's probe of a frontend, as recorded
 EVICTION_S = 5  # `kubectl drain` tries again after it
-# How many changes a kind of change is, if not one.
+# How many changes one of a kind makes, if not one.
 CHANGES = {"scale": 2, "revert": 2, "two_edits": 2, "operator_restart": 2, "drain_in_an_update": 2}
 
 
@@ -76,7 +76,7 @@ class History:
         )
 
     def run(self, changes: int) -> None:
-        """Each kind of change in turn, in a random order, until there were so many."""
+        """Each kind of change in turn, in a random order, until there were at least ``changes``."""
         operator = self.cluster.operator
         while self.changes < changes:
             for change in self.random.sample(self.kinds, len(self.kinds)):

@@ -173,7 +173,7 @@ def component_of(manifest: Object) -> str:
 def namespace_of(pod: Object) -> str:
     """The Dynamo namespace in which a pod registers itself: of workers, that of their generation.
 
-    "" if the variables of the pod do not tell.
+    "" if the variables of the pod do not state it.
     """
     names = (NAMESPACE_VARIABLE, GENERATION_VARIABLE)
     entries = [e for c in pod["spec"]["containers"] for e in c.get("env") or ()]

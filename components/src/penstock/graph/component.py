@@ -195,9 +195,9 @@ class Frontend(Scaled):
     inactivity_timeout_s: Positive | None = Field(
         default=None,
         description="Time in seconds without a token after which a request moves from its worker "
-        "to another one. If it still has no token after the same time again, it ends with status "
-        "504. Choose more than the longest TTFT: a request has no token while it is queued or in "
-        "prefill. If unset, a request that hangs never ends.",
+        "to another one. If it still has no token after the same time again, it ends: with status "
+        "504, or as a stream without `[DONE]`. Choose more than the longest TTFT: a request has no "
+        "token while it is queued or in prefill. If unset, a request that hangs never ends.",
     )
     overload_status: Literal[429, 503, 529] | None = Field(
         default=None,

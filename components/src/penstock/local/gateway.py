@@ -161,7 +161,7 @@ class LocalGateway:
             await self._apply()
 
     def _hand_over(self, before: EnvoyProcess) -> None:
-        self._say(f"{NAME}: Envoy was sent SIGTERM; another one starts, and it drains")
+        self._say(f"{NAME}: Envoy was sent SIGTERM: it drains, and another one starts")
         self._restarts += 1
         after = self._launch()
         work = asyncio.to_thread(before.hand_over_to, after, DRAIN_S)

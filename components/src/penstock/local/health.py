@@ -40,7 +40,7 @@ class Verdict(Enum):
     SERVES = auto()
     HUNG = auto()
     UNREACHABLE = auto()  # it responds, but requests do not reach it
-    TERMINATED = auto()  # it was sent SIGTERM, which it holds
+    TERMINATED = auto()  # it was sent SIGTERM, which is blocked and pending
 
 
 def _verdict(health: Health, now: float, hung_s: float) -> Verdict:
@@ -61,7 +61,7 @@ class ProcessState:
     is_stopped: bool = False
     """SIGSTOP has stopped it; a debugger's stop is another state."""
     is_terminated: bool = False
-    """A SIGTERM that it holds is pending."""
+    """A SIGTERM is pending, which it has blocked."""
 
 
 def process_state(replica: Replica) -> ProcessState:

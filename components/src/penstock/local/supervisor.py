@@ -161,7 +161,7 @@ class Supervisor:
             if verdict is Verdict.HUNG:
                 self._end_crashed(replica, "stopped responding and was killed")
             elif verdict is Verdict.TERMINATED:
-                self._say(f"{replica.name} was sent SIGTERM; another one starts, and it drains")
+                self._say(f"{replica.name} was sent SIGTERM: it drains, and another one starts")
                 self._begin_drain(replica)
             elif verdict is Verdict.UNREACHABLE and not self._waits_for_other_frontend(replica):
                 self._say(f"{replica.name} responds, but requests do not reach it; replacing it")

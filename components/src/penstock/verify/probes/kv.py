@@ -15,7 +15,7 @@ from penstock.verify.target import ApiResponse, NotReportedError, ProbeTarget, P
 
 # Tokens: several blocks of any size and a part of one, longer than gpt-oss's window.
 TRANSFER_PROMPT = 413
-# Of each engine, and SGLang's units. Its prefill workers export them, the others' decode workers.
+# SGLang: MiB, exported by prefill workers. Other engines: bytes, exported by decode workers.
 TRANSFERRED_BYTES = dict.fromkeys(KV_BYTES, 1.0) | {"sglang:kv_transfer_total_mb_sum": 2.0**20}
 TRANSFER_SECONDS = {
     "vllm:nixl_xfer_time_seconds_sum": 1.0,
@@ -33,7 +33,7 @@ PROMPT_TOKENS = ("vllm:prompt_tokens_by_source_total",)
 COMPUTED_BY_DECODE = {"source": "local_compute", "dynamo_component": "backend"}
 # llama.cpp transfers a file, which also has a header and, per token, its id and position.
 FILE_BYTES_PER_TOKEN, FILE_BYTES = 24, 8192
-MOST_WORKERS = 16  # that a probe requests one by one
+MOST_WORKERS = 16  # to which a probe sends one request each
 
 
 @dataclass(frozen=True, kw_only=True)

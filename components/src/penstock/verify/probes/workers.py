@@ -56,7 +56,7 @@ PINS = {Role.PREFILL: "prefill_worker_id", Role.DECODE: "decode_worker_id"}
 
 
 def workers(target: ProbeTarget) -> ProbeResult:
-    """Each worker answers a request that names it, also one whose pod is ready."""
+    """Each worker responds to a request that names it: its pod can be ready while it hangs."""
     check = AnswerCheck(target)
     if not check.roles:
         return failed("the frontend lists no workers", "Read the workers' logs.")
@@ -68,7 +68,7 @@ def workers(target: ProbeTarget) -> ProbeResult:
         if worker in check.errors:
             problems.append(f"no response by {name}: {check.errors[worker]}")
         elif problems:
-            problems.append(f"{name} is not tested, as its requests need one that hangs")
+            problems.append(f"{name} is not tested, as its requests need a worker that hangs")
     if not problems and not check.answered:
         return cannot_tell("no response names a worker", "Use a frontend's port, without a proxy.")
     if not problems and check.unknown:
@@ -77,7 +77,7 @@ def workers(target: ProbeTarget) -> ProbeResult:
     if problems:
         return failed("; ".join(problems), "Read the log of this worker, and restart it.")
     names = ", ".join(sorted(_name(target, worker) for worker in check.answered))
-    return passed(f"{count_of(len(check.roles), 'worker')} answered: {names}")
+    return passed(f"{count_of(len(check.roles), 'worker')} responded: {names}")
 
 
 def _name(target: ProbeTarget, worker: int) -> str:
@@ -118,7 +118,7 @@ class AnswerCheck:
         return [w for w in self.roles if w not in self.answered and w not in self.hung]
 
     def ask(self) -> None:
-        """Request each unknown worker once, for at most ANSWER_S."""
+        """Send each unknown worker one request, for at most ANSWER_S."""
         pairs, self.errors = list(self._pairs()), {}
         with ThreadPoolExecutor(AT_ONCE) as pool:
             requests = [pool.submit(self._served_by, pair) for pair in pairs]
