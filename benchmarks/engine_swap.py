@@ -3,7 +3,7 @@
     python benchmarks/engine_swap.py [--short | --table] [CASE…]
 
 SmolLM2-135M-Instruct on llama.cpp and on vLLM on the CPU; gpt-oss on mockers. With copies of the
-requests first, and without. The requests share three prefixes of about 600 tokens. Writes
+requests first, and without. The requests share three prefixes of about 200 tokens. Writes
 results/engine_swap.json: the 90th percentile of the clients' TTFT in the first minute after all
 requests went to the new release, and in the minute after that.
 """
@@ -26,7 +26,7 @@ from report import read_cases, write_cases
 from shifts import PROMOTED, Load, Releases, Response, behind_gateway, shift
 
 NAME = "engine_swap"
-PER_S, PREFIXES, PREFIX_WORDS, TOKENS = 0.7, 3, 450, 8
+PER_S, PREFIXES, PREFIX_WORDS, TOKENS = 0.5, 3, 150, 8
 MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WORDS = ["river", "bridge", "stone", "water", "north", "light", "garden", "winter", "paper"]
 SMOLLM2 = f"model: {{id: {MODEL}, context_length: 2048}}\nworker: {{replicas: 1}}\n"

@@ -202,7 +202,11 @@ def test_a_request_without_a_token_leaves_its_worker_and_then_ends(tmp_path: Pat
         response = chat(graph, "word " * 20_000, max_tokens=2)
         assert response.status_code == 504
         assert response.json()["error"]["message"] == "Request deadline exceeded"
-        assert chat(graph, "hello", max_tokens=2).status_code == 200
+        # For some seconds, the frontend sends no requests to workers that did not respond.
+        ends = time.monotonic() + 60
+        while (status := chat(graph, "hello", max_tokens=2).status_code) == 503:
+            assert time.monotonic() < ends
+        assert status == 200
         (folder,) = tmp_path.glob("state/*")
         hangs = [event for event in read_events(folder) if event.kind is EventKind.HANG]
         assert {event.subject for event in hangs} <= {"worker.0", "worker.1"}
