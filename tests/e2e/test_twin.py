@@ -37,7 +37,7 @@ def graph(tmp_path: Path) -> Path:
     text = DISAGG.read_text()
     for before, after in (
         ("  replicas: 4\n", "  replicas: 1\n"),
-        ("{replicas: 2}", "{replicas: 1}"),
+        ("frontend: {replicas: 2,", "frontend: {replicas: 1,"),
     ):
         assert before in text
         text = text.replace(before, after)

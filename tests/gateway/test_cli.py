@@ -127,9 +127,10 @@ def test_a_running_gateway_shows_no_key_and_leaves_nothing(
             members = [family, *family.children(recursive=True)]
             assert any("envoy" in p.name() for p in members)
             assert all(KEY not in " ".join(p.cmdline()) for p in members)
-            (folder,) = scratch.iterdir()  # with the socket of Envoy's admin interface
-            assert folder.stat().st_mode & 0o077 == 0
-            written = [path for path in folder.iterdir() if not path.is_socket()]
+            folders = [*scratch.iterdir()]  # of the weights, and of Envoy's admin interface
+            assert all(folder.stat().st_mode & 0o077 == 0 for folder in folders)
+            files = [path for folder in folders for path in folder.iterdir()]
+            written = [path for path in files if not path.is_socket()]
             assert {path.name for path in written} == {"backends.json", "shadow.json"}
             assert all(KEY not in path.read_text() for path in written)
             listening = [
