@@ -86,7 +86,9 @@ def swap(
     options = ["--steps", "100", "--step-s", str(2 * minute_s), "--step-requests", "20"]
     options += ["--copies", str(percent), "--slower", "100"]
     figures = shift(releases, PROMOTED, options, load)
-    (moved_s,) = moved or (time.monotonic(),)
+    if not moved or not figures["is_correct"]:
+        raise RuntimeError(f"the new release was not promoted: {figures}")
+    (moved_s,) = moved
     first = _between(load.responses, moved_s, moved_s + minute_s)
     steady = _between(load.responses, moved_s + minute_s, moved_s + 2 * minute_s)
     return figures | {
