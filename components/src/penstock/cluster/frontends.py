@@ -96,13 +96,13 @@ def read_admission(
     for frontend in ready_frontends(listed):
         try:
             states = _states(quick, frontend, port)
+            routed = {name: _routed(pool, expected[name], states) for name, pool in pools.items()}
         except ForbiddenError as error:
             return Admission.not_checked(str(error))
         except (ClusterError, LookupError, TypeError, ValueError, AttributeError) as error:
             unreached.append(f"frontend {frontend} does not respond: {error}")
             continue
-        for name, pool in pools.items():
-            counts = _routed(pool, expected[name], states)
+        for name, counts in routed.items():
             workers[name] = min(workers.get(name, counts.total()), counts.total())
             missing += _missing(frontend, name, expected[name], counts)
     if not workers and not unreached:

@@ -287,7 +287,8 @@ class RolloutWaiter:
 
     def _state(self, progress: Progress, now: float, elapsed_s: float) -> RolloutState | None:
         """None while the rollout is in progress."""
-        if progress.is_done and not self._may_respond(progress, now):
+        may_respond = self._may_respond(progress, now)  # each time: an answer ends a pause
+        if progress.is_done and not may_respond:
             return RolloutState.READY
         if self._has_permanent_problem(progress.diagnoses, now):
             return RolloutState.FAILED
