@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.emulated_cluster.released import Cluster, cluster
+from tests.support.emulated_cluster.released import Cluster, certificate, cluster
 from tests.support.emulated_cluster.site import OnSite, Site, site_on
 
 # Fixtures with an emulated cluster, whose rollouts take seconds.
@@ -42,6 +42,16 @@ def fresh(
 ) -> Iterator[Cluster]:
     """An emulated cluster with the operator and no release."""
     with cluster(tmp_path, capsys, monkeypatch) as emulated:
+        yield emulated
+
+
+@pytest.fixture
+def secured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
+    """The installed quickstart on an API server that tells users apart."""
+    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
+        emulated.install()
         yield emulated
 
 

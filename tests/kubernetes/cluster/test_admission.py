@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from penstock.errors import RolloutError
 from tests.support.emulated_cluster.kubelet import is_ready
-from tests.support.emulated_cluster.released import Cluster, certificate, cluster
-from tests.support.emulated_cluster.roles import as_role, role_file
+from tests.support.emulated_cluster.released import Cluster
+from tests.support.emulated_cluster.roles import as_role, role_file, without
 from tests.support.emulated_cluster.store import Object
 
 LATE_S = 20
@@ -202,24 +200,12 @@ def test_a_proxy_that_answers_for_a_frontend_is_none(released: Cluster, text: st
     assert NOT_CHECKED in released.expect(0, "apply", "--yes")
 
 
-@pytest.fixture
-def secured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
-        emulated.install()
-        yield emulated
-
-
 @pytest.mark.program
 @pytest.mark.slow
 @pytest.mark.parametrize("resource", ["pods/proxy", "pods"])
 def test_without_the_right_to_ask_nothing_fails(secured: Cluster, resource: str) -> None:
-    rules = []
-    for rule in role_file("ci")["rules"]:
-        kept = [r for r in rule["resources"] if r != resource]
-        rules += [{**rule, "resources": kept}] if kept else []
-    user = as_role(secured, "default", "limited", rules)
+    rules = [without(rule, resource) for rule in role_file("ci")["rules"]]
+    user = as_role(secured, "default", "limited", [rule for rule in rules if rule["resources"]])
     edit_workers(secured)
     output = user.expect(0, "apply", "--yes")
     assert output.count(NOT_CHECKED) == 1

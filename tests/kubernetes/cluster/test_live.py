@@ -12,7 +12,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,8 +20,8 @@ from penstock.helm import ReleaseTarget
 from penstock.live.cluster.source import ClusterGraph
 from penstock.live.model import LiveSnapshot
 from tests.support.emulated_cluster.kubelet import warning
-from tests.support.emulated_cluster.released import Cluster, certificate, cluster
-from tests.support.emulated_cluster.roles import as_role, role_file
+from tests.support.emulated_cluster.released import Cluster
+from tests.support.emulated_cluster.roles import as_role, role_file, without
 from tests.support.emulated_cluster.store import ApiError
 from tests.support.waiting import first
 
@@ -279,28 +278,20 @@ def test_options_that_do_not_fit_together(fresh: Cluster) -> None:
 
 
 @pytest.mark.program  # openssl
-def test_missing_rights_are_named_with_the_rule(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as site:
-        site.install()
-        all_rules = role_file("viewer")["rules"]
-        assert as_role(site, "default", "viewer", all_rules).run("top", "--cluster")[0] == 0
-        rules = [without(rule, "pods/proxy", "events") for rule in all_rules]
-        output = as_role(site, "default", "few", rules).expect(0, "top", "--cluster", "--json")
-        snapshot = json.loads(output)
-        assert snapshot["alerts"] == [
-            "no metrics: the user may not get pods/proxy. Fix: add the rule "
-            '{apiGroups: [""], resources: ["pods/proxy"], verbs: ["get"]} to the Role of the '
-            "kubeconfig's user",
-            "no events: the user may not list events. Fix: add the rule "
-            '{apiGroups: [""], resources: ["events"], verbs: ["list"]} to the Role of the '
-            "kubeconfig's user",
-        ]
-        rules = [without(rule, "pods") for rule in all_rules]
-        output = as_role(site, "default", "none", rules).expect(ClusterError, "top", "--cluster")
-        assert 'resources: ["pods"], verbs: ["list"]' in " ".join(output.split())
-
-
-def without(rule: dict[str, Any], *resources: str) -> dict[str, Any]:
-    return {**rule, "resources": [r for r in rule["resources"] if r not in resources]}
+def test_missing_rights_are_named_with_the_rule(secured: Cluster) -> None:
+    all_rules = role_file("viewer")["rules"]
+    assert as_role(secured, "default", "viewer", all_rules).run("top", "--cluster")[0] == 0
+    rules = [without(rule, "pods/proxy", "events") for rule in all_rules]
+    output = as_role(secured, "default", "few", rules).expect(0, "top", "--cluster", "--json")
+    snapshot = json.loads(output)
+    assert snapshot["alerts"] == [
+        "no metrics: the user may not get pods/proxy. Fix: add the rule "
+        '{apiGroups: [""], resources: ["pods/proxy"], verbs: ["get"]} to the Role of the '
+        "kubeconfig's user",
+        "no events: the user may not list events. Fix: add the rule "
+        '{apiGroups: [""], resources: ["events"], verbs: ["list"]} to the Role of the '
+        "kubeconfig's user",
+    ]
+    rules = [without(rule, "pods") for rule in all_rules]
+    output = as_role(secured, "default", "none", rules).expect(ClusterError, "top", "--cluster")
+    assert 'resources: ["pods"], verbs: ["list"]' in " ".join(output.split())

@@ -24,7 +24,7 @@ from penstock.helm import ReleaseTarget
 from penstock.manifests.source import render_graph
 from tests.support.charts import ROOT
 from tests.support.emulated_cluster.access import Access, Action, User
-from tests.support.emulated_cluster.released import NAME, Cluster, certificate, cluster
+from tests.support.emulated_cluster.released import NAME, Cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.emulated_cluster.store import ApiError, Object, Store
 
@@ -35,16 +35,6 @@ WRITES = {
     Verb.SCALE: ("scale", "decode=2", "--cluster", "--yes"),
     Verb.UNINSTALL: ("uninstall", "--yes"),
 }
-
-
-@pytest.fixture
-def secured(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Cluster]:
-    """The installed quickstart on an API server that tells users apart."""
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as emulated:
-        emulated.install()
-        yield emulated
 
 
 def rules_of(listed: Sequence[Right]) -> list[Object]:

@@ -20,7 +20,7 @@ import pytest
 from penstock.errors import ClusterError, NotVerifiedError, UsageError
 from penstock.verify.probes import workers
 from tests.kubernetes.cluster.test_live import PORTS, pods
-from tests.support.emulated_cluster.released import ROOT, Cluster, certificate, cluster
+from tests.support.emulated_cluster.released import ROOT, Cluster
 from tests.support.emulated_cluster.roles import as_role, role_file
 from tests.support.scripted_http import body_of, respond, serving
 
@@ -274,14 +274,10 @@ def test_options_that_do_not_fit_together(installed: Cluster) -> None:
 
 
 @pytest.mark.program  # openssl
-def test_the_rights_that_are_missing_are_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with cluster(tmp_path, capsys, monkeypatch, certificate(tmp_path)) as site:
-        site.install()
-        viewer = as_role(site, "default", "viewer", role_file("viewer")["rules"])
-        output = " ".join(viewer.expect(ClusterError, "verify", "--cluster").split())
-        assert "verify requires permissions that you do not have in the namespace" in output
-        assert "pods/log (get)" in output
-        assert "pods/portforward (create, get)" in output
-        assert "pods/proxy" not in output
+def test_the_rights_that_are_missing_are_listed(secured: Cluster) -> None:
+    viewer = as_role(secured, "default", "viewer", role_file("viewer")["rules"])
+    output = " ".join(viewer.expect(ClusterError, "verify", "--cluster").split())
+    assert "verify requires permissions that you do not have in the namespace" in output
+    assert "pods/log (get)" in output
+    assert "pods/portforward (create, get)" in output
+    assert "pods/proxy" not in output

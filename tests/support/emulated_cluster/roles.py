@@ -49,6 +49,11 @@ def as_role(site: Penstock, namespace: str, name: str, rules: Sequence[Object]) 
     )
 
 
+def without(rule: dict[str, Any], *resources: str) -> dict[str, Any]:
+    """A rule of a role for its other resources only."""
+    return {**rule, "resources": [r for r in rule["resources"] if r not in resources]}
+
+
 def _write_kubeconfig(admin: Path, path: Path, token: str) -> None:
     """The current context of ``admin``, with another user."""
     content: dict[str, Any] = yaml.safe_load(admin.read_text())

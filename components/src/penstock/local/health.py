@@ -100,27 +100,28 @@ class HealthCheck:
         now = self._clock()
         if self._last is None or now - self._last > SUSPENDED_S:
             return []
-        known = [(replica, replica.health) for replica in replicas if replica.health is not None]
-        terminated: set[str] = set()
-        for replica, health in known:
-            state = self._state_of(replica)
-            if state.is_terminated:
-                terminated.add(replica.name)
+        known = [
+            (replica, replica.health, self._state_of(replica))
+            for replica in replicas
+            if replica.health is not None
+        ]
+        for _, health, state in known:
             if not state.is_stopped:
                 health.stopped_at = None
             elif health.stopped_at is None:
                 health.stopped_at = now
         any_responds = any(
             health.responds and health.stopped_at is None
-            for replica, health in known
+            for replica, health, _ in known
             if not replica.program.service
         )
-        return [
-            (replica, _verdict(health, now, self._hung_s(replica, health, any_responds)))
-            if replica.name not in terminated
-            else (replica, Verdict.TERMINATED)
-            for replica, health in known
-        ]
+
+        def verdict(replica: Replica, health: Health, state: ProcessState) -> Verdict:
+            if state.is_terminated:
+                return Verdict.TERMINATED
+            return _verdict(health, now, self._hung_s(replica, health, any_responds))
+
+        return [(replica, verdict(replica, health, state)) for replica, health, state in known]
 
     def _hung_s(self, replica: Replica, health: Health, any_responds: bool) -> float:
         """How long a process may not respond, or be stopped."""
